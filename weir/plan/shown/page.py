@@ -66,12 +66,8 @@ def _style() -> str:
 
 def _add_plan(main: Element, plan: Plan, proven: int | None) -> None:
     _text(main, "h1", f"What {plan.name} would change")
-    first = plan.recorded.first
-    if first is not None:
-        where = f"{first.law} {first.id} of {first.whose or 'nobody'}"
-        _text(main, "p", f"The first decision that differs: {moment(first.ts)}, {where}.", "hint")
-    if proven is not None:
-        _text(main, "p", f"The log is trusted: {proven:,} recorded decisions came out again.", "hint")
+    for sentence in words.remarks(plan, proven):
+        _text(main, "p", sentence, "hint")
     _add_facts(main, plan)
     _add_hours(main, plan)
     for fate, title in _TITLES.items():

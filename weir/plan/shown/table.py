@@ -8,11 +8,10 @@ from rich.table import Table
 from rich.text import Text
 
 from streaming.contract.printable import printable
-from weir.logs.times import moment
 from weir.plan.comparison import HELPED, HURT, SAME, Row, flips
 from weir.plan.delays import PERCENTILES
 from weir.plan.run import Planned
-from weir.plan.shown.words import changed, duration, entries, headline, overshot
+from weir.plan.shown.words import changed, duration, entries, headline, overshot, remarks
 from weir.plan.sides import Plan
 from weir.plan.verdicts import ALLOWED, REFUSED, THROTTLED
 from weir.top.console import TableConsole
@@ -60,17 +59,10 @@ def shown(plan: Plan, proven: int | None, width: int) -> Group:
 
 
 def _lines(plan: Plan, proven: int | None, rows: Sequence[Row]) -> Iterator[str]:
-    if proven is not None:
-        yield f"The log is trusted: {proven} recorded decisions came out again."
     yield f"{printable(plan.name)}: {headline(plan)}"
-    first = plan.recorded.first
-    if first is not None:
-        where = f"{first.law} {first.id} of {first.whose or 'nobody'}"
-        yield printable(f"The first decision that differs: {moment(first.ts)}, {where}.")
+    yield from map(printable, remarks(plan, proven))
     recorded, waiting = flips(plan.rows)[0], flips(plan.waiting_rows.values())[0]
     yield f"Newly refused: {recorded} as recorded, {waiting} if clients wait as told and try again."
-    if plan.beyond:
-        yield f"Too many waited at once: {plan.beyond} requests were given up, or deliveries made, for that."
     for row in rows:
         beyond = overshot(row)
         if beyond:

@@ -1,8 +1,9 @@
 """What differs in words and numbers for people."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from typing import Final
 
+from weir.logs.times import moment
 from weir.plan.comparison import HELPED, HURT, SAME, Row, flips
 from weir.plan.sides import Plan
 
@@ -20,6 +21,23 @@ def headline(plan: Plan) -> str:
         f"{fates.count(HURT)} hurt, {fates.count(HELPED)} helped, {fates.count(SAME)} as before;"
         f" {refused:,} let through before and refused now, {allowed:,} the other way round"
     )
+
+
+def remarks(plan: Plan, proven: int | None) -> Iterator[str]:
+    """How far it is to be trusted, and where it differs first.
+
+    Args:
+        plan: what differs.
+        proven: how many recorded decisions came out again; None: none were given.
+    """
+    if proven is not None:
+        yield f"The log is trusted: {proven:,} recorded decisions came out again."
+    first = plan.recorded.first
+    if first is not None:
+        where = f"{first.law} {first.id} of {first.whose or 'nobody'}"
+        yield f"The first decision that differs: {moment(first.ts)}, {where}."
+    if plan.beyond:
+        yield f"Too many waited at once: {plan.beyond} requests were given up, or deliveries made, for that."
 
 
 def changed(sides: Iterable[int], form: Callable[[int], str] = "{:,}".format) -> str:

@@ -15,6 +15,7 @@ from streaming.log import reading, stretches
 from weir.plan import delays
 from weir.plan.delays import Delays
 from weir.plan.run import plan
+from weir.plan.shown.page import page
 from weir.plan.shown.summary import summary
 from weir.plan.waiting import deliveries, requests
 from weir.plan.waiting.queues import HELD_MAX_MS
@@ -171,9 +172,11 @@ def test_who_waits_is_bounded(
     later = [
         request(f"z{at}", at, 1, user="zoe") if asked else delivery(at, topic=OTHER) for at in (10, 11)
     ]
-    made = plan_of(tmp_path, [*events, *later], {}, limits)
+    found = planned(tmp_path, [*events, *later], {}, limits)
+    (made,) = found.plans
     assert outcomes(made, whose, waiting=True)[1] == expected
     assert summary([made], None)["clients_that_wait"]["beyond"] == made.beyond > 0
+    assert f"Too many waited at once: {made.beyond} " in "".join(page(found).itertext())
 
 
 def test_many_delays_are_told_to_a_thousandth(monkeypatch: pytest.MonkeyPatch) -> None:
