@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from streaming.columns.byte_strings import Integers
 from streaming.contract.fields import INT64_MAX
-from weir.plan.delays import NO_DELAYS, Delays, counted, grouped
+from weir.plan.delays import NO_DELAYS, Counted, Delays, grouped
 from weir.plan.verdicts import ALLOWED, REFUSED, THROTTLED, Outcomes, Verdicts, nth
 
 HOUR_MS: Final = 3_600_000
@@ -25,8 +25,6 @@ NOBODY: Final = -1
 """Number of a verdict that one side does not have."""
 HURT, HELPED, SAME = "hurt", "helped", "same"
 _OUTCOMES: Final = 3
-_MERGED_AT: Final = 64
-"""Parts of counts that are added up."""
 
 
 class Difference(NamedTuple):
@@ -53,7 +51,7 @@ class Counts:
 
     @classmethod
     def of(cls, counted: Integers) -> Self:
-        """What stands in the columns of `_Cells`."""
+        """What stands in a row of the counts of Comparison."""
         *_, refused, allowed = counted.tolist()
         return cls(counted[: 2 * _OUTCOMES].reshape(2, _OUTCOMES), refused, allowed)
 
@@ -100,25 +98,6 @@ class Row:
         return SAME if self.hurt == (0, 0, 0) else HURT if self.hurt > (0, 0, 0) else HELPED
 
 
-class _Cells:
-    """Counts by somebody and hour: by side each outcome, then flips."""
-
-    def __init__(self) -> None:
-        none = np.empty(0, dtype=np.int64)
-        self._parts = [(none, none, np.empty((0, 2 * _OUTCOMES + 2), dtype=np.int64))]
-
-    def add(self, whose: Integers, hour: Integers, flags: NDArray[np.bool_]) -> None:
-        """Count decisions, a row each."""
-        self._parts.append(counted(whose, hour, flags.astype(np.int64)))
-        if len(self._parts) > _MERGED_AT:
-            self.merged()
-
-    def merged(self) -> tuple[Integers, Integers, Integers]:
-        """Whose, which hour, and the counts, in this order."""
-        self._parts = [counted(*map(np.concatenate, zip(*self._parts, strict=True)))]
-        return self._parts[0]
-
-
 class Comparison:
     """Adds up verdicts, a law at a time or several times a law, as long as pairs come together."""
 
@@ -128,7 +107,8 @@ class Comparison:
         self._delays = (Delays(), Delays())
         self._subjects: tuple[dict[str, int], dict[str, int]] = ({}, {})
         self._by_subject = (Delays(), Delays())
-        self._cells = _Cells()
+        # By somebody and hour: by side each outcome, then flips.
+        self._cells = Counted(2 * _OUTCOMES + 2)
         self.first: Difference | None = None
 
     def add(self, before: Verdicts | None, after: Verdicts | None) -> None:
@@ -210,7 +190,7 @@ class Comparison:
         refused = (before.outcome != REFUSED) & (after.outcome == REFUSED)
         allowed = (before.outcome == REFUSED) & (after.outcome != REFUSED)
         flags = [side.outcome == outcome for side in (before, after) for outcome in range(_OUTCOMES)]
-        self._cells.add(row, hour, np.stack([*flags, refused, allowed], axis=1))
+        self._cells.count(row, hour, np.stack([*flags, refused, allowed], axis=1).astype(np.int64))
         for number, side in enumerate((before, after)):
             waited = np.bincount(row, side.delay_ms, len(self._listed))
             for place in np.flatnonzero(waited).tolist():

@@ -22,7 +22,32 @@ _BITS: Final = 11
 _MERGED_AT: Final = 1 << 18
 
 
-class Delays:
+class Counted:
+    """Counts of whose what it was, some at a time.
+
+    Args:
+        width: how many counts each has, if not one.
+    """
+
+    def __init__(self, *width: int) -> None:
+        none = np.empty(0, dtype=np.int64)
+        self._parts = [(none, none, np.empty((0, *width), dtype=np.int64))]
+        self._rows = 0
+
+    def count(self, whose: Integers, what: Integers, counts: Integers) -> None:
+        """Count a row each, in any order."""
+        self._parts.append(counted(whose, what, counts))
+        self._rows += len(self._parts[-1][0])
+        if self._rows > max(_MERGED_AT, len(self._parts[0][0])):
+            self.merged()
+
+    def merged(self) -> tuple[Integers, Integers, Integers]:
+        """Whose, what, and the counts, in this order."""
+        self._parts, self._rows = [counted(*map(np.concatenate, zip(*self._parts, strict=True)))], 0
+        return self._parts[0]
+
+
+class Delays(Counted):
     """Delays in ms by number of whoever had them.
 
     A percentile is the least delay that so many of a hundred do not exceed, those of 0 among them:
@@ -33,21 +58,13 @@ class Delays:
     {0: {'p50': 0, 'p99': 30, 'max': 30}}
     """
 
-    def __init__(self) -> None:
-        none = np.empty(0, dtype=np.int64)
-        self._parts: list[tuple[Integers, Integers, Integers]] = [(none, none, none)]
-        self._rows = 0
-
     def add(self, whose: Integers, delay_ms: Integers) -> None:
         """Count delays, in any order."""
-        self._parts.append(counted(whose, delay_ms, np.ones(len(whose), dtype=np.int64)))
-        self._rows += len(self._parts[-1][0])
-        if self._rows > max(_MERGED_AT, len(self._parts[0][0])):
-            self._merge()
+        self.count(whose, delay_ms, np.ones(len(whose), dtype=np.int64))
 
     def percentiles(self) -> dict[int, dict[str, int]]:
         """PERCENTILES of everybody who has delays."""
-        whose, delay_ms, count = self._merge()
+        whose, delay_ms, count = self.merged()
         first = np.flatnonzero(np.diff(whose, prepend=-1))
         return {
             int(whose[begin]): _percentiles(delay_ms[begin:end], count[begin:end])
@@ -56,20 +73,19 @@ class Delays:
 
     def total(self) -> dict[str, int]:
         """The same of all together."""
-        _, delay_ms, count = self._merge()
+        _, delay_ms, count = self.merged()
         order = np.argsort(delay_ms, kind="stable")
         return _percentiles(delay_ms[order], count[order]) if len(order) else dict(NO_DELAYS)
 
-    def _merge(self) -> tuple[Integers, Integers, Integers]:
-        merged = counted(*map(np.concatenate, zip(*self._parts, strict=True)))
-        if len(merged[0]) > DISTINCT_MAX:
-            whose, delay_ms, count = merged
+    def merged(self) -> tuple[Integers, Integers, Integers]:
+        """Whose, how long, and how often; many that differ lose their last bits."""
+        whose, delay_ms, count = super().merged()
+        if len(whose) > DISTINCT_MAX:
             _, exponent = np.frexp(delay_ms)
             lost = np.maximum(0, exponent - _BITS)
             worst = np.diff(whose, append=-1) != 0
-            merged = counted(whose, np.where(worst, delay_ms, delay_ms >> lost << lost), count)
-        self._parts, self._rows = [merged], 0
-        return merged
+            self._parts = [counted(whose, np.where(worst, delay_ms, delay_ms >> lost << lost), count)]
+        return self._parts[0]
 
 
 def grouped(
