@@ -174,12 +174,11 @@ class Comparison:
         """Number of whom each pair concerns: whom it limits after, else before."""
         rows = np.full(len(sides[0].ts), NOBODY, dtype=np.int64)
         for side in sides:
-            named = side.whose != NOBODY
-            used = np.unique(side.whose[named])
-            number = np.full(len(side.names), NOBODY, dtype=np.int64)
+            used = np.unique(side.whose[side.whose != NOBODY])
+            # The last one is of NOBODY.
+            number = np.full(len(side.names) + 1, NOBODY, dtype=np.int64)
             number[used] = [self._row(law, side.names[each]) if side.names[each] else NOBODY for each in used]
-            found = np.full(len(rows), NOBODY, dtype=np.int64)
-            found[named] = number[side.whose[named]]
+            found = number[side.whose]
             rows = np.where(found != NOBODY, found, rows)
         if (rows == NOBODY).any():
             rows[rows == NOBODY] = self._row(law, "")
