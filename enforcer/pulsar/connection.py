@@ -131,8 +131,9 @@ class Connection(asyncio.Protocol):
     @property
     def held_bytes(self) -> int:
         """What it keeps (budget.Holder)."""
-        keep = self._up.splitter, self._down.splitter, self._upstream, self._to_client, *self._parts
-        return sum(each.held_bytes for each in keep)
+        held = self._up.splitter.held_bytes + self._down.splitter.held_bytes
+        held += self._upstream.held_bytes + self._to_client.held_bytes
+        return held + sum(part.held_bytes for part in self._parts)
 
     def cut(self, reason: str) -> None:
         """End at once and keep nothing (budget.Holder)."""

@@ -126,7 +126,8 @@ class RequestsThatWait:
         """The row that each is charged to at a time, ms."""
         times = np.full(len(held.rows), at, dtype=np.int64)
         own = encoded(resolved(held.user, held.client_id, times, self._timeline))
-        return self._rows(own.dictionary, at)[own.indices.to_numpy()]
+        rows: Integers = self._rows(own.dictionary, at)[own.indices.to_numpy()]
+        return rows
 
     def _rows(self, subjects: pa.Array, at: int) -> Integers:
         """Rows of subjects, each named once; new ones begin at a time, ms."""
