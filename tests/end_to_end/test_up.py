@@ -317,7 +317,7 @@ def test_killed_job_resumes_and_its_decisions_equal_the_replay(up: Up, tmp_path:
     recorded.write_text("".join(f"{json.dumps(decision)}\n" for decision in decided.values()))
     words = ("--policies", str(policies), "--events", str(dump), "--out", str(out))
     proven = weir("replay", *words, "--decisions", str(recorded), "--against", str(policies))
-    assert proven.returncode == 0 and f"{len(decided)} recorded decisions" in proven.stdout, proven.stderr
+    assert proven.returncode == 0 and f"{len(decided):,} recorded decisions" in proven.stdout, proven.stderr
 
 
 def _settled(up: Up) -> tuple[int, dict[tuple[str, str], dict[str, object]]]:
