@@ -34,8 +34,6 @@ MIN_LIFE_MS: Final = 1000
 REPEAT_MS: Final = 30_000
 """A debt may last for days, and who starts reads back much less (docs/contract.md 3.3)."""
 SEEN: Final = 3
-MAX_ROWS: Final = 65_536
-"""Rows of one shard; beyond it those without a delivery for longest leave first, debts too, ties by name."""
 
 
 def _paid_at(decision: Decision) -> int:
@@ -123,8 +121,6 @@ class DispatchTable(SubjectTable, LawState):
         results = _Results.of(len(at))
         for order, since in stretches(at, batch.timeline):
             self._walk_stretch(deliveries, at, rows, order, since, batch.timeline, results)
-        if not batch.replay:
-            self.bound(MAX_ROWS)
         return _decisions(deliveries, at, results)
 
     def sweep(self, timeline: PolicyTimeline, horizon: int) -> None:
@@ -140,7 +136,6 @@ class DispatchTable(SubjectTable, LawState):
         keep = np.ones(len(self), dtype=np.bool_)
         keep[idle] = self.state["acquired"][idle].any(axis=1)
         self.keep(keep)
-        self.bound(MAX_ROWS)
 
     def stand(self, subjects: pa.Array, over: Flags, now: int, timeline: PolicyTimeline) -> Flags:
         """Those whose counters are not paid off: later than their decision said where a rate was lowered.

@@ -1,16 +1,15 @@
 """The law of dispatch: the numbers of docs/contract.md 3.3 and docs/protocol_notes.md 4.5."""
 
-from dataclasses import replace
 from typing import Any
 
 import orjson
 import pytest
 from event_kit import T0, TOPIC, delivery
 from packed_events_kit import json_records, stepped
-from usage_kit import Event, batch_of, decide
+from usage_kit import Event, decide
 
 from streaming.laws.dispatch import table as dispatch_table
-from streaming.laws.dispatch.law import COUNT_MAX, LEVELS
+from streaming.laws.dispatch.law import COUNT_MAX
 from streaming.laws.dispatch.table import DispatchTable
 from streaming.laws.law import Decision
 from streaming.policy.dispatch_limits import Limit
@@ -279,29 +278,6 @@ def test_idle_rows_leave_but_debts_stay() -> None:
     assert left(decide(table, [delivery(2 * HOUR)], timeline)) == [100]
     table.sweep(timeline, T0 + 90_000_000 + 2 * HOUR)
     assert len(table) == 0
-
-
-def subscriptions(table: DispatchTable) -> list[str]:
-    """Those that have a row."""
-    names = map(orjson.loads, table.names.to_pylist())
-    return sorted(name[2] for name in names if len(name) == len(LEVELS))
-
-
-def test_the_table_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Beyond MAX_ROWS those without a delivery for longest leave, ties by name; at once when live."""
-    monkeypatch.setattr(dispatch_table, "MAX_ROWS", 5)
-    table, timeline = DispatchTable(), PolicyTimeline(TEN)
-    first = [
-        delivery(at_ms, 1, subscription=name) for at_ms, name in ((0, "d"), (0, "a"), (1, "c"), (2, "b"))
-    ]
-    decide(table, first, timeline)
-    assert subscriptions(table) == ["a", "b", "c", "d"], "a replay has its whole input in hand"
-    table.sweep(timeline, T0)
-    assert subscriptions(table) == ["b", "c", "d"]
-    batch = batch_of([delivery(10, 1, subscription="e")], timeline, DispatchTable)
-    table.fold(replace(batch, processed_ts=T0))
-    assert subscriptions(table) == ["b", "c", "e"]
-    assert left(decide(table, [delivery(11, subscription="c")], timeline)) == [9]
 
 
 def test_huge_numbers_stay_in_bounds() -> None:
