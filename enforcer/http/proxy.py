@@ -120,6 +120,10 @@ class HttpProxy:
         except ClientGone:
             # Nobody is there to be told.
             call.status = call.status or 499
+        except Exception as failed:
+            # Who stands around this answers it: with a refusal's own status, else as a mistake.
+            call.status = call.status or getattr(failed, "status", 500)
+            raise
         finally:
             body.release()
             self._metrics.requests.labels(operation, str(call.status)).inc()

@@ -7,6 +7,8 @@ import httpx2
 import pytest
 from http_kit import TOPIC, Front, reply
 
+from enforcer.control.groups import Refusal
+
 LIST = "/admin/v2/namespaces/acme/orders/topics"
 
 
@@ -278,3 +280,10 @@ async def test_a_body_that_does_not_come_is_408(monkeypatch: pytest.MonkeyPatch)
     await front.proxy(scope, gone, send)  # type: ignore[arg-type]
     assert len(told) == 2 and front.desk.events == []
     assert front.count("weir_http_requests_total", operation="createPartitionedTopic", code="499") == 1
+
+    async def displaced() -> dict[str, Any]:
+        raise Refusal(503, "others wait")
+
+    with pytest.raises(Refusal):
+        await front.proxy(scope, displaced, send)  # type: ignore[arg-type]
+    assert front.count("weir_http_requests_total", operation="createPartitionedTopic", code="503") == 1
