@@ -11,7 +11,6 @@ read by hand: a fifth of the time of a header and the codec, and no copy.
 import struct
 from collections.abc import Iterator, Sequence
 from functools import partial
-from math import inf
 from typing import Final
 
 from enforcer.host.turns import Turns
@@ -128,10 +127,10 @@ class Chain:
             BadFrame: it cannot be read.
         """
         pacer = self._link.pacer
-        # Most are neither held back nor have a session that ends: they ask for no time.
+        # Most are not held back: they ask for no time.
         probing = not pacer.idle and pacer.pass_one()
         header = parse_header(frame)
-        if pacer.session_until_ms < inf and pacer.session_over and header.api_key not in SASL_KEYS:
+        if pacer.session_over and header.api_key not in SASL_KEYS:
             # Perhaps it was held for so long. Sent on it would be charged and lost, and wait again for that.
             self._link.end_session()
             return
@@ -232,7 +231,7 @@ class Chain:
 
 
 class Runs:
-    """Those of one connection.
+    """The requests at the front of one connection that need not be cut out.
 
     Args:
         chain: its parts.

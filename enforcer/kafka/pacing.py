@@ -57,12 +57,12 @@ class Pacer:
     @property
     def session_over(self) -> bool:
         """Whether the broker closes at the next request that is no login."""
-        return self.session_until_ms <= self._now_ms()
+        # Most have none that ends: they ask for no time.
+        return self.session_until_ms < inf and self.session_until_ms <= self._now_ms()
 
     def pass_one(self) -> bool:
         """Note that a request is handled; True if it is the one let through in a long mute."""
-        passed = self._muted and self._one_may_pass
-        self._one_may_pass = False
+        passed, self._one_may_pass = self._one_may_pass, False
         return passed
 
     def mute(self, mute_ms: float) -> None:

@@ -77,7 +77,7 @@ class ConnectionMeter:
         self._steady_ms = frames.meter.clock.steady_ms
         self._metrics = metrics
         self._line_up = LineUp(frames.meter.lines, pause, bounds.MUTE_SPLIT_MS, FETCH_SLICE_MS)
-        self._session: dict[bytes, None] = {}
+        self._session: list[bytes] = []
         self._fetched, self._begun = ShareSession(), frames.meter.begun
         self._session_ids = False
         self._seen: tuple[ShareSession, int, int, bool] | None = None
@@ -167,7 +167,10 @@ class ConnectionMeter:
         if ids and self.naming.must_wait(self._frames.unknown_ids([*self._unnamed, *asked.topics])):
             return None
         self._unnamed.clear()
-        frame = self._note_session(frame, header, asked, ids)
+        self.asking = OUTSIDE
+        if self._meter.grouped:
+            # Else topics do not matter, and the first group begins anew.
+            frame = self._note_session(frame, header, asked, ids)
         accounts = self._frames.fetching(self._session_accounts(), user, header.client_id or "")
         if not self._line_up.admits_fetch(accounts, self._steady_ms()):
             return None
@@ -257,7 +260,6 @@ class ConnectionMeter:
             # It has gone on unread.
             self._fetched, self._number, self._begun = ShareSession(), None, self._meter.begun
         if asked.epoch < 0:
-            self.asking = OUTSIDE
             self._look_for(asked.topics[:SHARE_TOPICS_MAX], ids)
             return frame
         its = self._fetched
@@ -269,12 +271,13 @@ class ConnectionMeter:
             its.overflow()
         self.asking = Asking(its, its.number)
         self._use(its, ids)
-        at, number, _ = session_of(frame, header)
         if not asked.epoch:
             self._begins, self._number = self.asking, UNKNOWN_SESSION
-        elif self._number is not None and self._number != number:
-            # Its topics are not those that are known, and a client that has lost one begins anew.
-            return with_session(frame, at, UNKNOWN_SESSION, asked.epoch)
+        elif self._number is not None:
+            at, number, _ = session_of(frame, header)
+            if self._number != number:
+                # Its topics are not those that are known, and a client that has lost one begins anew.
+                return with_session(frame, at, UNKNOWN_SESSION, asked.epoch)
         return frame
 
     def _use(self, session: ShareSession, ids: bool) -> None:
@@ -285,7 +288,7 @@ class ConnectionMeter:
             self._seen = seen
 
     def _look_for(self, topics: list[bytes], ids: bool) -> None:
-        self._session, self._session_ids = dict.fromkeys(topics), ids
+        self._session, self._session_ids = topics, ids
         self._found_by = self._seen = None
 
     def _session_accounts(self) -> set[Account]:
