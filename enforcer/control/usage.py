@@ -143,3 +143,8 @@ def folded(
     """
     values = {name: [part[name] for part in parts if name in part] for name in rules}
     return {name: rules[name](found) for name, found in values.items() if found}
+
+
+def newest(times: Sequence[int | None]) -> int | None:
+    """The newest of the times that are known; None: none is."""
+    return max((time for time in times if time is not None), default=None)

@@ -13,7 +13,7 @@ from typing import Any, Final
 from pydantic import BaseModel, Field
 
 from enforcer.control.backlog.table import BacklogTable, Done, Evictions, Judged, Row, SubscriptionLag
-from enforcer.control.usage import folded
+from enforcer.control.usage import folded, newest
 from streaming.contract.backlog.actions import QUOTA_TYPES
 from streaming.policy.policy_set import PolicySet, Section
 from streaming.policy.topics import KIND_OF, BacklogKind, backlog_quota, check_interval_s
@@ -176,7 +176,7 @@ _OF_SUBSCRIPTIONS: Final[dict[str, Callable[[list[Any]], Any]]] = {
 }  # fmt: skip
 _OF_EVICTIONS: Final[dict[str, Callable[[list[Any]], Any]]] = {
     **dict.fromkeys(("times", "failures", "msgs", "bytes"), sum),
-    "lastTime": lambda times: max((time or 0 for time in times), default=0) or None,
+    "lastTime": newest,
 }  # fmt: skip
 _RULES: Final[dict[str, Callable[[list[Any]], Any]]] = {
     "storageSize": sum,

@@ -1,7 +1,7 @@
 """What the admin API does to dispatch rates: entries and a request in, changes or a refusal out; no I/O.
 
 Paths, field names and reasons are those of Pulsar's broker (docs/protocol_notes.md 4.5, docs/admin_api.md).
-Every function raises Refusal (412) where there is no such name.
+Each function but those that read a body raises Refusal (412) where there is no such name.
 """
 
 from collections.abc import Mapping

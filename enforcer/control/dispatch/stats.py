@@ -13,6 +13,7 @@ from pydantic import BaseModel, Field
 from enforcer.control.dispatch.records import DispatchDecision
 from enforcer.control.dispatch.table import CUTS, DeliveryTable, Key, Row
 from enforcer.control.usage import folded
+from enforcer.control.usage import newest as newest_of
 from streaming.laws.dispatch.law import (
     DIMENSIONS,
     LEVELS,
@@ -265,6 +266,6 @@ _RULES: Final[dict[str, Callable[[list[Any]], Any]]] = {
     "available": _added,
     "acquired": lambda levels: folded(levels, dict.fromkeys(LEVELS, _added)),
     "debt": _added,
-    "decidedTime": lambda times: max((time for time in times if time is not None), default=None),
+    "decidedTime": newest_of,
 }
 """What brokers' parts come to together, by field."""

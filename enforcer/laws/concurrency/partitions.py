@@ -277,5 +277,5 @@ class ConcurrencyMetrics(MetricTable):
         # Nearly all do not wait, and are not noted one by one.
         at_once = max(0, limiter.received - limiter.dropped - sum(waits.counts))
         counts = [at_once + count for count in accumulate(waits.counts)]
-        bounds = [*map(str, WAIT_BUCKETS_S), "+Inf"]
-        return self.waits, [name], list(zip(bounds, counts, strict=True)), waits.sum_s
+        ends = [*map(str, WAIT_BUCKETS_S), "+Inf"]
+        return self.waits, [name], list(zip(ends, counts, strict=True)), waits.sum_s

@@ -344,8 +344,8 @@ class QuotaCoordinator:
     def _charge(self, request: Request, why: str, items: Mapping[str, int]) -> None:
         """Charge what was carried out, whatever the balance is."""
         charge, event = self._events.charge(request, why, items)
-        now = self.policies.at(self._brokers_ms())
-        quota = now.mutation_quota_of_subject(request.subject) if request.local else None
+        at = self.policies.at
+        quota = at(self._brokers_ms()).mutation_quota_of_subject(request.subject) if request.local else None
         if quota is not None and self.decides(quota):
             self._decide_here(charge, quota, event)
         self.outgoing.send(event, charge.home)

@@ -233,7 +233,7 @@ class Lookups:
     def take_down(self, kind: int, frame: bytes) -> bytes | None:
         """An answer, or what sends the client elsewhere."""
         if kind in _ELSEWHERE:
-            return _led_back(kind, frame, self._link, self._context)
+            return self._led_back(kind, frame)
         body = parse(frame)
         asked = self._asked.pop(body.request_id, None)
         if body.response != LookupType.REDIRECT:
@@ -344,29 +344,29 @@ class Lookups:
         self._others[target] = other
         return other
 
+    def _led_back(self, kind: int, frame: bytes) -> bytes | None:
+        """What sends a client elsewhere, as it gets it; None: its connection ends.
 
-def _led_back(kind: int, frame: bytes, link: Link, context: Context) -> bytes | None:
-    """What sends a client elsewhere, as it gets it; None: its connection ends.
+        A broker that gives a topic away may name the new one to its clients. Some versions of clients go
+        there directly, so the name is taken out: all of them look the topic up again, which leads through the
+        proxy.
 
-    A broker that gives a topic away may name the new one to its clients. Some versions of clients go there
-    directly, so the name is taken out: all of them look the topic up again, which leads through the proxy.
-
-    A topic that was migrated to another cluster is looked up there, outside this proxy, unless the settings
-    name one that stands before that cluster.
-    """
-    body, moved = parse(frame), context.pulsar_metrics.moved
-    if kind != TOPIC_MIGRATED:
-        if not any(map(body.HasField, _NAMED)):
-            return frame
-        for name in _NAMED:
-            body.ClearField(name)
-        moved.labels("unnamed").inc()
+        A topic that was migrated to another cluster is looked up there, outside this proxy, unless the
+        settings name one that stands before that cluster.
+        """
+        body, moved = parse(frame), self._context.pulsar_metrics.moved
+        if kind != TOPIC_MIGRATED:
+            if not any(map(body.HasField, _NAMED)):
+                return frame
+            for name in _NAMED:
+                body.ClearField(name)
+            moved.labels("unnamed").inc()
+            return rewritten(frame, body)
+        url = self._context.pulsar.migrated_url
+        if not url:
+            moved.labels("ended").inc()
+            self._link.end("topic_migrated")
+            return None
+        body.brokerServiceUrl = body.brokerServiceUrlTls = url
+        moved.labels("migrated").inc()
         return rewritten(frame, body)
-    url = context.pulsar.migrated_url
-    if not url:
-        moved.labels("ended").inc()
-        link.end("topic_migrated")
-        return None
-    body.brokerServiceUrl = body.brokerServiceUrlTls = url
-    moved.labels("migrated").inc()
-    return rewritten(frame, body)

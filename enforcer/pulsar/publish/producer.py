@@ -195,7 +195,8 @@ class Producer:
     def _forget(self, why: UnsentReason) -> None:
         lane = self._lane
         queue, self._queue = list(self._queue), deque()
-        lane.context.metrics.unsent_sends.labels(why).inc(len(queue))
+        if queue:
+            lane.context.metrics.unsent_sends.labels(why).inc(len(queue))
         self._line_up.close()
         self._follow(None)
         lane.window.leave(self)
