@@ -57,11 +57,7 @@ PART = (
 KAFKA_ROOMS: dict[str, tuple[str, ...]] = {
     "login": (), "guard": (), "addresses": ("enforcer.host",),
     "mutations": ("enforcer.laws.mutation",),
-    "shares": (
-        "enforcer.laws.shares",
-        "enforcer.kafka.dispatch.fetch_requests", "enforcer.kafka.dispatch.fetch_responses",
-    ),
-    "groups": (),
+    "shares": ("enforcer.laws.shares", "enforcer.kafka.dispatch.fetch_responses"), "groups": (),
     "dispatch": ("enforcer.laws.dispatch", "enforcer.kafka.groups", "enforcer.kafka.addresses"),
     "slots": ("enforcer.laws.concurrency", "enforcer.kafka.backlog.produce"),
     "backlog": ("enforcer.laws.backlog",),

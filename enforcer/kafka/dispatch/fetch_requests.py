@@ -19,8 +19,6 @@ from enforcer.wire.kafka.traffic import FETCH_PARTS_MAX
 
 NO_SESSION: Final = -1
 """The epoch of a request outside of sessions, which also ends the one that it names."""
-UNKNOWN_SESSION: Final = -1
-"""A session that no broker has: theirs are positive."""
 
 _INT32: Final = struct.Struct(">i")
 _PAIR: Final = struct.Struct(">ii")
@@ -88,15 +86,6 @@ class FetchRequest(NamedTuple):
     topics_at: int
     topics: list[TopicRequest]
     topics_end: int
-
-
-session_of: Final = reader(FETCH, "at:SessionId SessionId SessionEpoch")
-"""Where the session of a Fetch request stands (0: nowhere), the session and its epoch; raises BadFrame."""
-
-
-def with_session(frame: bytes, at: int, session: int, epoch: int) -> bytes:
-    """A Fetch request in another session."""
-    return b"".join((frame[:at], _PAIR.pack(session, epoch), frame[at + _PAIR.size :]))
 
 
 _PARTITIONS: Final = "Partitions(Partition FetchOffset at:PartitionMaxBytes PartitionMaxBytes)"

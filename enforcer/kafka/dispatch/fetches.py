@@ -16,14 +16,11 @@ from enforcer.kafka.dispatch.context import FetchContext
 from enforcer.kafka.dispatch.deliveries import Deliveries
 from enforcer.kafka.dispatch.fetch_requests import (
     NO_SESSION,
-    UNKNOWN_SESSION,
     FetchRequest,
     TopicRequest,
     asked_of,
     forwarded,
-    session_of,
     whole_topics,
-    with_session,
 )
 from enforcer.kafka.dispatch.fetch_responses import nothing_yet
 from enforcer.kafka.dispatch.limited_topics import Ample, LimitedTopic, divided, most_of
@@ -32,7 +29,14 @@ from enforcer.kafka.groups.readers import Client
 from enforcer.kafka.names import LookUp, NameResolver
 from enforcer.kafka.part import FETCH_LIMIT_MAX, PART_BYTES_MIN
 from enforcer.wire.kafka.frames import BadFrame, Reason, RequestHeader
-from enforcer.wire.kafka.traffic import FETCH_IDS_FROM, fetching, with_limit
+from enforcer.wire.kafka.traffic import (
+    FETCH_IDS_FROM,
+    UNKNOWN_SESSION,
+    fetching,
+    session_of,
+    with_limit,
+    with_session,
+)
 
 _THROTTLE_MAX_MS: Final = 1_000
 """A client is told to ask again within that time: it asks for nothing else meanwhile."""

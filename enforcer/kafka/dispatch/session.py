@@ -6,10 +6,11 @@ from typing import Any, Final, Generic, NamedTuple, TypeVar
 
 from enforcer.core.lines import Claim, Counter, Pause
 from enforcer.kafka.dispatch.context import FetchContext
-from enforcer.kafka.dispatch.fetch_requests import UNKNOWN_SESSION, FetchRequest, TopicRequest
+from enforcer.kafka.dispatch.fetch_requests import FetchRequest, TopicRequest
 from enforcer.kafka.groups.readers import Client
 from enforcer.wire.kafka.codec import told
 from enforcer.wire.kafka.frames import FETCH
+from enforcer.wire.kafka.traffic import UNKNOWN_SESSION
 
 W = TypeVar("W", bound=Mapping[bytes, Any])
 """What is wanted of a request, by topic."""

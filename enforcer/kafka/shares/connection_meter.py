@@ -8,7 +8,6 @@ from enforcer.core import bounds
 from enforcer.core.account import DISPATCH, PUBLISH, Account, Wait
 from enforcer.core.lines import Pause
 from enforcer.core.metrics import Metrics
-from enforcer.kafka.dispatch.fetch_requests import UNKNOWN_SESSION, session_of, with_session
 from enforcer.kafka.dispatch.fetch_responses import answer_of, changed
 from enforcer.kafka.names import LookUp, NameResolver
 from enforcer.kafka.share_sessions import OUTSIDE, SHARE_TOPICS_MAX, Asking, ShareSession
@@ -20,6 +19,7 @@ from enforcer.wire.kafka.outcomes import emptied, refused, surely_accepted
 from enforcer.wire.kafka.traffic import (
     FETCH_IDS_FROM,
     METADATA_IDS_FROM,
+    UNKNOWN_SESSION,
     FetchSummary,
     Part,
     TopicUse,
@@ -27,7 +27,9 @@ from enforcer.wire.kafka.traffic import (
     fetch_told,
     fetched_in_steps,
     fetching,
+    session_of,
     with_limit,
+    with_session,
 )
 from streaming.contract.names import QUOTA_GROUP_PREFIX
 from streaming.contract.usage_events import DIMENSIONS

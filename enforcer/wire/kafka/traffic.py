@@ -194,6 +194,17 @@ def fetching(frame: Frame, header: RequestHeader) -> FetchSummary:
     return FetchSummary(topics, limit_offset or None, limit_bytes, epoch, more)
 
 
+UNKNOWN_SESSION: Final = -1
+"""A session that no broker has: theirs are positive."""
+session_of: Final = asked(FETCH, "at:SessionId SessionId SessionEpoch")
+"""Where the session of a Fetch request stands (0: nowhere), the session and its epoch; raises BadFrame."""
+
+
+def with_session(frame: bytes, at: int, session: int, epoch: int) -> bytes:
+    """A Fetch request in another session."""
+    return b"".join((frame[:at], _INT32_PAIR.pack(session, epoch), frame[at + _INT32_PAIR.size :]))
+
+
 fetch_session: Final = asked(
     FETCH,
     "SessionEpoch Topics(Topic|TopicId Partitions(Partition)) ForgottenTopicsData(Topic|TopicId Partitions)",

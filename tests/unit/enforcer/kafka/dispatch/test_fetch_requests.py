@@ -10,13 +10,11 @@ from traffic_kit import fetch_request, key_of, topic_id
 
 from enforcer.kafka.dispatch.fetch_requests import (
     NO_SESSION,
-    UNKNOWN_SESSION,
     asked_of,
     forwarded,
-    session_of,
-    with_session,
 )
 from enforcer.wire.kafka.frames import BadFrame, Reason, parse_header
+from enforcer.wire.kafka.traffic import UNKNOWN_SESSION, session_of, with_session
 
 VERSIONS = range(4, 19)
 TOPICS = {"a": 2, "bc": 1, "d": 3}

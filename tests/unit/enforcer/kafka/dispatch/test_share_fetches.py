@@ -108,6 +108,7 @@ def test_what_acquires_nothing_passes(fields: dict[str, Any]) -> None:
     frame, header = share_request((), **fields)
     plan = rig.shares.plan(frame, header, CLIENT, ADDRESS)
     assert plan is not None and plan._replace(cut=None) == Plan(frame)
+    assert (plan.cut is not None) == ("epoch" in fields)
 
 
 def test_a_session_that_went_on_unread_has_unknown_topics() -> None:

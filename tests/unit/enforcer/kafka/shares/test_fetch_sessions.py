@@ -4,10 +4,9 @@ import pytest
 from meter_kit import GROUPS, TOPIC, Desk, Line, sessions, whole
 from traffic_kit import batch, fetch_request, fetch_response, key_of
 
-from enforcer.kafka.dispatch.fetch_requests import UNKNOWN_SESSION, session_of
 from enforcer.kafka.part import FETCH_LIMIT_MAX
 from enforcer.kafka.share_sessions import SHARE_TOPICS_MAX
-from enforcer.wire.kafka.traffic import STEP_PARTS
+from enforcer.wire.kafka.traffic import STEP_PARTS, UNKNOWN_SESSION, session_of
 from streaming.policy.policy_set import PolicySet
 
 REFUSED = 71

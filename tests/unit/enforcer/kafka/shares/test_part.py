@@ -14,10 +14,9 @@ from share_frames import read_request, share_request
 from traffic_kit import batch, fetch_request, fetch_response, key_of, produce, produce_response, topic_id
 
 from enforcer.core import bounds
-from enforcer.kafka.dispatch.fetch_requests import UNKNOWN_SESSION, session_of
 from enforcer.kafka.part import FETCH_LIMIT_MAX
 from enforcer.wire.kafka.frames import parse_header
-from enforcer.wire.kafka.traffic import fetching
+from enforcer.wire.kafka.traffic import UNKNOWN_SESSION, fetching, session_of
 from streaming.policy.policy_set import PolicySet
 
 GROUPS: dict[str, Any] = {
