@@ -10,5 +10,5 @@ LIMIT_S = 20.0
 async def until(found: Callable[[], Any]) -> None:
     """Let others work until it is so; for what no event tells of."""
     async with asyncio.timeout(LIMIT_S):
-        while not found():  # noqa: ASYNC110  # see there
+        while not found():  # noqa: ASYNC110
             await asyncio.sleep(0.005)

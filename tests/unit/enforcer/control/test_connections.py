@@ -129,7 +129,8 @@ async def served(**settings: Any) -> AsyncIterator[Server]:
     server = Server(**settings)
     async with asyncio.timeout(LIMIT_S), server.run():
         yield server
-    await until(lambda: not server.open)
+    async with asyncio.timeout(LIMIT_S):
+        await until(lambda: not server.open)
 
 
 async def end_of(client: Client) -> float:
@@ -213,12 +214,13 @@ async def a_request_has_its_limit() -> None:
     async with served() as server:
         post = b"POST /body HTTP/1.1\r\nHost: a\r\nContent-Length: 10\r\n\r\n"
         all_parts = ((post,), (post, b"x"), (HEAD.replace(b"quick", b"slow"),))
-        begun = time.monotonic()
-        clients = [await server.connect(*parts) for parts in all_parts]
-        connected = time.monotonic()
-        for took_s in await asyncio.gather(*map(end_of, clients)):
-            assert took_s + connected - begun > 0.4
-            assert took_s < 2
+
+        async def ends(parts: tuple[bytes, ...]) -> None:
+            begun = time.monotonic()
+            await end_of(await server.connect(*parts))
+            assert 0.4 < time.monotonic() - begun < 2
+
+        await asyncio.gather(*map(ends, all_parts))
         assert server.ended("request_timeout") == 3
 
 

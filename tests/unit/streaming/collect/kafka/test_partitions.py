@@ -3,7 +3,11 @@
 from types import SimpleNamespace
 from typing import Any
 
+import pytest
+
+from streaming.collect.kafka import cluster
 from streaming.collect.kafka.connection import chunks
+from streaming.collect.kafka.groups import CommittedOffsets
 from streaming.collect.kafka.partitions import REPORTS_MAX, Extent, Partition, Partitions, Place, places
 from streaming.contract.namespaces import Namespaces
 
@@ -86,15 +90,16 @@ def test_only_the_last_reports_can_be_acted_on() -> None:
     assert len(own.reports) == REPORTS_MAX and 99 in own.reports and 0 not in own.reports
 
 
-def test_stretches_stay_within_their_number() -> None:
+def test_stretches_stay_within_their_number(monkeypatch: pytest.MonkeyPatch) -> None:
     """The open one counts."""
-    known = Partitions()
+    monkeypatch.setattr(cluster, "STRETCHES_MAX", 7)
+    known, committed = Partitions(), CommittedOffsets()
+    looking: Any = SimpleNamespace(_partitions=known)
     for end in range(1, 50):
-        known.take([place("a")], {Partition("a", 0): extent(end, end)}, {})
-        own = known.topic("persistent://public/default/a")
-        assert own is not None
-        own.stretches.bound(7, 0, now=end)
-        assert len(own.stretches.ledgers()) <= 8
+        extents = {Partition("a", 0): extent(end, end)}
+        known.take([place("a")], extents, {})
+        (draft,) = cluster.KafkaCluster._drafts(looking, [place("a")], extents, committed)
+        assert len(draft.known.stretches.ledgers()) <= 8
 
 
 def test_nothing_makes_no_request() -> None:

@@ -90,7 +90,7 @@ def evicted_step_by_step(event: Event, limit: int, precise: bool) -> tuple[dict[
 
 
 @given(reports(), LIMITS, st.booleans())
-@tries(60)
+@tries(150)
 def test_a_plan_is_what_the_contracts_steps_come_to(event: Event, limit: int, precise: bool) -> None:
     """Always the oldest, entry by entry or ledger by ledger: the same entries of the same subscriptions."""
     decision = judged(event, policies_of(limit, precise))
