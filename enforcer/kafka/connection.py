@@ -22,9 +22,11 @@ from enforcer.kafka.connection_end import ConnectionEnd, Troubles
 from enforcer.kafka.context import Context
 from enforcer.kafka.pacing import Pacer
 from enforcer.kafka.part import Request, Slot
+from enforcer.kafka.pipeline.lane import Lane
 from enforcer.kafka.pipeline.requests import Requests
 from enforcer.kafka.pipeline.responses import Responses
 from enforcer.kafka.slots.part import SlotsPart
+from enforcer.laws.concurrency.limiter import Limiter
 from enforcer.wire.kafka.frames import FETCH, LENGTH_BYTES, BadFrame
 from streaming.contract.events import ANONYMOUS
 
@@ -55,6 +57,9 @@ class Connection(asyncio.Protocol):
         self._chain = Chain(proxy.concerns, self)
         self._requests: Requests = Requests(limit, self._chain.must_read, proxy.protected, proxy.in_force)
         self._runs = Runs(self._chain, self._requests, proxy.protected, proxy.turns, limit)
+        self._lane = Lane(
+            self._requests.known, self._chain.laws, self._responses, proxy.repeats, self._traffic, limit
+        )
         self.ending = ConnectionEnd(
             proxy, self.pacer, self._chain, self._requests, self._responses,
             pump=self._pump, over=lambda: proxy.forget(self),
@@ -68,7 +73,7 @@ class Connection(asyncio.Protocol):
         self.reserve, self.forgo = self._responses.answers.append, self._responses.answers.remove
         self.hold, self.respond = self._requests.put_back, self._responses.respond
         self.notice, self.drain, self.drop = self.ending.notice, self.ending.drain, self.ending.drop
-        self.count_by, self.expect_token = self.slots.count_by, self._requests.expect_token
+        self.expect_token = self._requests.expect_token
         self._transport: asyncio.Transport | None = None
         self._upstream: Upstream | None = None
         self._seat = Seat(proxy.budget, self._set_reading)
@@ -95,8 +100,11 @@ class Connection(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         """Bytes from the client."""
+        if self._lane.take(data):
+            return
+        self._lane.close()
         self._traffic.bytes_in += len(data)
-        if self._hand_on(data) or self.ending.closing:
+        if self.ending.closing:
             return
         requests, before = self._requests, self._requests.frames
         if requests.passing and self._upstream is not None:
@@ -111,40 +119,21 @@ class Connection(asyncio.Protocol):
             self._partial_since = None
         if self._partial_since is None and self._reading and requests.incomplete:
             self._partial_since = self._proxy.now_ms()
+        self._open_lane()
 
-    def _hand_on(self, data: bytes) -> bool:
-        """Send on a request that is as the last one, while nothing is unusual (see Responses._take_known)."""
-        requests, answers, upstream = self._requests, self._responses.answers, self._upstream
-        flow = self.slots.flow
+    def _open_lane(self) -> None:
+        """Let what is as the last request go the short way: it passed, so nothing held it back."""
+        requests, upstream = self._requests, self._upstream
         if (
-            requests.data
-            or requests.passing
-            or self._full
-            or not self._reading
-            or self.ending.begun
-            or upstream is None
-            or not upstream.writable
-            or not self.pacer.idle
-            or (flow is not None and not flow.limiter.spare)
-            # The last one that may wait stops the reading.
-            or len(answers) >= bounds.INFLIGHT_MAX - 1
-            or (answers and (self._responses.kept_bytes or not self._chain.free))
+            requests.known.key >= 0
+            and not (requests.data or requests.passing or self._responses.data)
+            and self._reading
+            and not self.ending.begun
+            and self.slots.flow is None
+            and upstream is not None
+            and upstream.transport is not None
         ):
-            return False
-        for law in self._chain.laws:
-            if law.active:
-                return False
-        slot = requests.repeated(data)
-        if slot is None:
-            return False
-        answers.append(slot)
-        self._responses.due.append(slot)
-        upstream.pass_on(data, requests.passing > 0)
-        if requests.passing:
-            self._partial_since = self._proxy.now_ms()
-        else:
-            self._traffic.frames_in += 1
-        return True
+            self._lane.open(upstream.transport.write)
 
     def eof_received(self) -> bool:
         """The client sends no more; without TLS it may still read: what it has sent is answered."""
@@ -165,6 +154,7 @@ class Connection(asyncio.Protocol):
     def pause_writing(self) -> None:
         """The client reads too slowly: nothing more is read from the broker for now, nor of the client."""
         self._full = True
+        self._lane.close()
         self.slots.forget()
         self._pause_broker()
         self._set_reading()
@@ -193,6 +183,9 @@ class Connection(asyncio.Protocol):
 
     def upstream_received(self, data: bytes) -> None:
         """Responses from the broker, in the order in which requests were sent to it."""
+        if self._lane.give(data):
+            return
+        self._lane.close()
         if self.ending.done:
             self._incoming.drop()
         elif self._incoming or ((due := self._responses.due) and due[0].done and due[0].api_key == FETCH):
@@ -229,6 +222,7 @@ class Connection(asyncio.Protocol):
         """Handle the requests that have come, as far as nothing holds them."""
         if self._pumping:
             return
+        self._lane.close()
         ending = self.ending
         if not (ending.closing or ending.done):
             self._handle_all()
@@ -356,6 +350,11 @@ class Connection(asyncio.Protocol):
         """Answer without the broker, in turn (part.Link)."""
         self._responses.answers.append(request.slot(response))
         self._flush()
+
+    def count_by(self, limiter: Limiter | None) -> None:
+        """From now on its requests count there (limits.ClientConnection)."""
+        self._lane.close()
+        self.slots.count_by(limiter)
 
     def finish(self, slot: Slot, mute_ms: float) -> None:
         """A request that a part kept is answered (part.Link): later ones may go on, when the mute is over."""

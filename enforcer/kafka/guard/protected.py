@@ -316,7 +316,7 @@ class LastRequest:
         in_force: see `InForce`.
     """
 
-    __slots__ = ("_ids", "_in_force", "_looked_at", "_protected", "_rules", "_stop", "key", "version")
+    __slots__ = ("_ids", "_in_force", "_protected", "_rules", "key", "looked_at", "stop", "version")
 
     def __init__(self, protected: OwnTopics, in_force: InForce) -> None:
         self._protected = protected
@@ -324,26 +324,20 @@ class LastRequest:
         self._ids = protected.ids
         # Not kept alive: a set of policies may be large, and a connection idle for days.
         self._rules: ref[object] | None = None
-        self._looked_at = b""
-        self._stop = 0
+        self.looked_at = b""
+        """What another one must have behind its correlation id, to pass too."""
+        self.stop = 0
+        """Where that ends; one that is no Produce must end there too."""
         self.key = -1
         """Its API; -1: none is known."""
         self.version = 0
         """Its version."""
 
-    def is_like(self, data: bytes, size: int) -> bool:
-        """Whether a request passes as the last one did; its API and version are the same.
-
-        Args:
-            data: begins with its length; all of it need not be here.
-            size: of all of it, with its length.
-        """
-        key, stop = self.key, self._stop
-        return (
-            data[_AFTER_ID:stop] == self._looked_at
-            and (size == stop or key == PRODUCE)
-            and self._protected.ids is self._ids
-            and (self._rules is None or self._in_force() is self._rules())
+    @property
+    def stands(self) -> bool:
+        """Whether one like it would pass now."""
+        return self._protected.ids is self._ids and (
+            self._rules is None or self._in_force() is self._rules()
         )
 
     def forget(self) -> None:
@@ -375,7 +369,7 @@ class LastRequest:
                 return
         if key not in REPEATED_KEYS or stop > min(KNOWN_BYTES, len(data)):
             return
-        self._looked_at, self._stop = bytes(data[_AFTER_ID:stop]), stop
+        self.looked_at, self.stop = bytes(data[_AFTER_ID:stop]), stop
         self._ids = self._protected.ids
         self._rules = ref(self._in_force()) if key == METADATA else None
         self.key, self.version = key, version

@@ -13,6 +13,7 @@ from enforcer.kafka.groups.frames import GROUP_KEYS
 from enforcer.kafka.guard.apis import ANY_VERSION, HIDDEN, READABLE
 from enforcer.kafka.guard.protected import (
     ALWAYS_READ,
+    KNOWN_BYTES,
     NOTHING,
     PLAIN_TOPICS_AT,
     InForce,
@@ -77,8 +78,8 @@ class Requests(Unread):
     """
 
     __slots__ = (
-        "_known", "_limits", "_max_frame_bytes", "_must_read", "_protected", "_token_bytes",
-        "asked", "frames", "passing", "passing_slot", "waiting", "waiting_bytes",
+        "_limits", "_max_frame_bytes", "_must_read", "_protected", "_token_bytes",
+        "asked", "frames", "known", "passing", "passing_slot", "waiting", "waiting_bytes",
     )  # fmt: skip
 
     def __init__(
@@ -89,7 +90,8 @@ class Requests(Unread):
         in_force: InForce = lambda: NOTHING,
     ) -> None:
         super().__init__()
-        self._known = LastRequest(protected, in_force)
+        self.known = LastRequest(protected, in_force)
+        """The last request that passed unread and was answered."""
         # The longest request that is gathered to be read; of those that need no login, and of what is no
         # request at all; of Produce.
         self._limits = (
@@ -122,32 +124,6 @@ class Requests(Unread):
         """The slot of the request whose beginning was passed on and whose end has not come; None: of none."""
         return self.passing_slot if self.passing else None
 
-    def repeated(self, data: bytes) -> Slot | None:
-        """Take a request that comes alone, if it passes as the last one did: then `data` is to be sent on.
-
-        It need not be whole if it is large. To be asked only while nothing else waits or is passing, and
-        nothing is metered.
-
-        Returns:
-            Its slot; None: it was not taken.
-        """
-        known = self._known
-        if len(data) < HEAD.size:
-            return None
-        length, key, version, correlation_id, _ = HEAD.unpack_from(data)
-        size = LENGTH_BYTES + length
-        if key != known.key or version != known.version or not 0 <= length <= self._max_frame_bytes:
-            return None
-        more = size - len(data)
-        if more < 0 or (more and length < STREAMED_FROM_BYTES) or not known.is_like(data, size):
-            return None
-        slot = Slot(key, version, correlation_id)
-        if more:
-            self.passing, self.passing_slot = more, slot
-        else:
-            self.frames += 1
-        return slot
-
     def take_body(self, data: bytes) -> bytes | bytearray | memoryview:
         """The part of what the socket gave that belongs to the request that is passing; keeps the rest."""
         size = min(self.passing, len(data))
@@ -171,7 +147,7 @@ class Requests(Unread):
             BadFrame: a length is negative or above the limit.
         """
         data, start = self.data, self.pos
-        pos, end, count = start, len(data), 0
+        pos, last, end, count = start, start, len(data), 0
         self.need = 0
         while len(slots) < room:
             if end - pos < HEAD.size:
@@ -197,7 +173,7 @@ class Requests(Unread):
                 pos = end
                 break
             count += 1
-            pos = stop
+            last, pos = pos, stop
         if self.waiting:
             self.advance(pos, count)
         else:
@@ -205,9 +181,9 @@ class Requests(Unread):
             self.pos = pos
         if pos == start:
             return b""
-        if len(slots) == 1 == count + bool(self.passing) and pos == end and not start:
-            # It came alone; the next one may be like it.
-            self._known.keep(data, pos + self.passing, key, version, name_bytes)
+        if pos == end and answered and not self.passing:
+            # The next one may be like it.
+            self.known.keep(data[last : last + KNOWN_BYTES], pos - last, key, version, name_bytes)
         return data if pos - start == end else self.slice(start, pos)
 
     def next(self) -> bytes | None:
@@ -221,7 +197,7 @@ class Requests(Unread):
             return None
         self.need = 0
         self.advance(stop, 1)
-        self._known.forget()
+        self.known.forget()
         return self.copy(start, stop)
 
     def gather(self) -> None:

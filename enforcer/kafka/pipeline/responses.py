@@ -32,10 +32,10 @@ from enforcer.wire.kafka.frames import (
 from streaming.contract.errors import WeirError
 
 _READ_KEYS: Final = REWRITTEN_KEYS | SHOWN_KEYS
-# Their answers follow from the broker's bytes and our ports alone, and are the same again and again.
-_REPEATED_KEYS: Final = frozenset({API_VERSIONS, METADATA, FIND_COORDINATOR, DESCRIBE_CLUSTER})
-# `may_hold_endpoints` looks at no more than so many bytes at the end.
-_TAIL_BYTES: Final = 8
+REPEATED_KEYS: Final = frozenset({API_VERSIONS, METADATA, FIND_COORDINATOR, DESCRIBE_CLUSTER})
+"""Their answers follow from the broker's bytes and our ports alone, and are the same again and again."""
+TAIL_BYTES: Final = 8
+"""`may_hold_endpoints` looks at no more than so many bytes at the end."""
 _HEAD = struct.Struct(">ii")  # length, correlation id
 
 Write = Callable[[bytes | bytearray | memoryview], object]
@@ -55,8 +55,8 @@ class Responses(Unread):
     """
 
     __slots__ = (
-        "_max_frame_bytes", "_out", "_passing", "_repeats", "_rewrite", "_traffic", "_walk",
-        "answers", "due", "kept_bytes", "move", "write",
+        "_max_frame_bytes", "_out", "_repeats", "_rewrite", "_traffic", "_walk",
+        "answers", "due", "kept_bytes", "move", "passing", "write",
     )  # fmt: skip
 
     def __init__(self, max_frame_bytes: int, rewrite: Rewrite, traffic: Traffic, repeats: Repeats) -> None:
@@ -65,8 +65,8 @@ class Responses(Unread):
         self._rewrite = rewrite
         self._traffic = traffic
         self._repeats = repeats
-        # Bytes still to come of a response whose beginning has left: that of the first of `answers`.
-        self._passing = 0
+        self.passing = 0
+        """Bytes still to come of a response whose beginning has left: that of the first of `answers`."""
         # Reads what is still to come of it, if that is needed.
         self._walk: FetchWalk | None = None
         self._out: list[bytes | bytearray | memoryview] = []
@@ -90,12 +90,12 @@ class Responses(Unread):
         """
         taken = 0
         # Answers of ours that wait have their place between the broker's.
-        if not (self.data or self._passing or self.kept_bytes):
+        if not (self.data or self.passing or self.kept_bytes):
             taken = self._take_known(data)
             if taken == len(data):
                 self._write()
                 return
-        if self._passing:
+        if self.passing:
             self._take_body(data)
         elif not self.add(data):
             return
@@ -113,17 +113,17 @@ class Responses(Unread):
                 # An idle connection keeps nothing of the last response.
                 self.data, self.pos = b"", 0
             self._write()
-        if self._passing >= MOVED_FROM_BYTES and len(data) >= MOVED_FROM_READ_BYTES:
+        if self.passing >= MOVED_FROM_BYTES and len(data) >= MOVED_FROM_READ_BYTES:
             self._move()
 
     def _move(self) -> None:
         """Much has come, so more of it is likely here: what nobody reads need not come to us."""
         # Of a response its last byte is taken, whatever it is.
-        unread = self._passing - 1 if self._walk is None else self._walk.unread
+        unread = self.passing - 1 if self._walk is None else self._walk.unread
         if unread < MOVED_FROM_BYTES:
             return
         count = self.move(unread)
-        self._passing -= count
+        self.passing -= count
         self._traffic.bytes_out += count
         if self._walk is not None:
             self._walk.moved(count)
@@ -153,7 +153,7 @@ class Responses(Unread):
             ):
                 break
             key, body = slot.api_key, pos + _HEAD.size
-            if key in _REPEATED_KEYS:
+            if key in REPEATED_KEYS:
                 known = self._repeats.find(key, slot.api_version, data[body:stop])
                 if known is None:
                     break
@@ -163,7 +163,7 @@ class Responses(Unread):
                 same_from = stop
             elif key in _READ_KEYS:
                 endpoints_from = ENDPOINTS_FROM.get(key, 0)
-                tail = data[max(pos + LENGTH_BYTES, stop - _TAIL_BYTES) : stop]
+                tail = data[max(pos + LENGTH_BYTES, stop - TAIL_BYTES) : stop]
                 if slot.api_version >= endpoints_from and (
                     not endpoints_from or may_hold_endpoints(key, tail)
                 ):
@@ -229,9 +229,9 @@ class Responses(Unread):
         self.write(data)
 
     def _take_body(self, data: bytes) -> None:
-        size = min(self._passing, len(data))
-        self._passing -= size
-        if not self._passing:
+        size = min(self.passing, len(data))
+        self.passing -= size
+        if not self.passing:
             self.answers.popleft()
         self.add(data)
         self.pos = size
@@ -247,7 +247,7 @@ class Responses(Unread):
             self._out.append(piece if stop == len(piece) else piece[:stop])
         if tail:
             self._out.append(tail)
-        if not self._passing:
+        if not self.passing:
             self._walk = None
 
     def _run(self) -> bool:
@@ -278,7 +278,7 @@ class Responses(Unread):
                     break
                 due.popleft()
                 if stop > end:
-                    self._passing = stop - end
+                    self.passing = stop - end
                     if slot.api_key == FETCH and slot.api_version >= ENDPOINTS_FROM[FETCH]:
                         kept, behind = self._begin_walk(slot.api_version, length, pos + LENGTH_BYTES)
                     pos = end
@@ -323,7 +323,7 @@ class Responses(Unread):
             return False
         if stop > len(self.data):
             return key != FETCH
-        return may_hold_endpoints(key, self.data[max(pos + LENGTH_BYTES, stop - _TAIL_BYTES) : stop])
+        return may_hold_endpoints(key, self.data[max(pos + LENGTH_BYTES, stop - TAIL_BYTES) : stop])
 
     def _read(self, slot: Slot, response: bytes) -> None:
         """Let the rules have a response; the client gets its own in turn."""
@@ -334,7 +334,7 @@ class Responses(Unread):
             done(response)
             return
         slot.response = shown = self._rewrite(key, version, response)
-        if key in _REPEATED_KEYS:
+        if key in REPEATED_KEYS:
             self._repeats.keep(key, version, response[CORRELATION_BYTES:], shown[CORRELATION_BYTES:])
 
 
