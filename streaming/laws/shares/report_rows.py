@@ -10,7 +10,6 @@ from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from streaming.columns.byte_strings import Integers
 from streaming.columns.compiled import lean
@@ -135,32 +134,8 @@ def _times(throttled: pa.Array, times: Integers) -> Flags:
         for place, name in enumerate(DIMENSIONS):
             times[:, place] = _numbers(fields, name)
         return fields.plain
-    if not pa.types.is_map(throttled.type):
-        return np.zeros(len(throttled), dtype=np.bool_)
-    ends = throttled.offsets.to_numpy().astype(np.int64)
-    first, size = int(ends[0]), int(ends[-1] - ends[0])
-    place = pc.index_in(throttled.keys.slice(first, size), pa.array(DIMENSIONS)).fill_null(_WIDTH).to_numpy()
-    items = RowFields([""], [throttled.items.slice(first, size)], size)
-    # What stands under a null is not said.
-    good: Flags = _there(throttled) | (np.diff(ends) == 0)
-    _scatter(ends - first, place.astype(np.int64), _numbers(items, ""), items.plain, times, good)
-    return good
-
-
-@lean
-def _scatter(
-    ends: Integers, place: Integers, values: Integers, right: Flags, times: Integers, good: Flags
-) -> None:
-    """Put what maps say into their columns; one that says a dimension twice is not plain."""
-    for entry in range(len(good)):
-        for number in range(ends[entry], ends[entry + 1]):
-            to = place[number]
-            if to == _WIDTH or (right[number] and values[number] == NOT_SAID):
-                continue
-            if not right[number] or times[entry, to] != NOT_SAID:
-                good[entry] = False
-            else:
-                times[entry, to] = values[number]
+    # Maps too: only objects keyed by names of groups and the like are maps (docs/contract.md 1).
+    return np.zeros(len(throttled), dtype=np.bool_)
 
 
 @lean

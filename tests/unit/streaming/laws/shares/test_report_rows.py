@@ -125,12 +125,12 @@ def test_what_is_taken_is_what_the_parser_reads(rows: pa.RecordBatch, time: int,
 USUAL = {"publishedMsg": 600, "publishedBytes": 0, "throttledMs": {"publishRateInMsgs": 5}}
 
 
-@pytest.mark.parametrize("throttled", [STRUCTS, MAPS, pa.null()])
+@pytest.mark.parametrize("throttled", [STRUCTS, pa.null()])
 def test_usual_reports_are_taken(throttled: Any) -> None:
     """Not only nothing that is wrong, but all that proxies write."""
     counts = [(name, pa.int64()) for name in ("publishedMsg", "publishedBytes")]
     item = pa.struct([*counts, ("throttledMs", throttled)])
-    times = {STRUCTS: {DIMENSIONS[0]: 5}, MAPS: [(DIMENSIONS[0], 5)], pa.null(): None}[throttled]
+    times = {STRUCTS: {DIMENSIONS[0]: 5}, pa.null(): None}[throttled]
     entries = [(name, {**USUAL, "throttledMs": times}) for name in ("a", "b")]
     usage = pa.array([entries], pa.map_(pa.string(), item))
     rows = pa.record_batch({"id": ["x"], "broker": ["b"], "period_ms": [60_000], "usage": usage})
