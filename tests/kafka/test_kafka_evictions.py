@@ -48,8 +48,8 @@ def test_an_inactive_group_is_moved_and_loses_no_more_than_planned(looker: Looke
         True, False, None,
     ]  # fmt: skip
     assert looker.prepare(report, planned[0]) is None
-    with pytest.raises(CannotEvict, match="not prepared"):
-        looker.carry_out(eviction)
+    # A second time changes nothing.
+    looker.carry_out(eviction)
     assert topic.committed("fast") == 12
     assert topic.rest("slow", 23) == list(range(10, 23))
 

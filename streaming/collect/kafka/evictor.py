@@ -5,10 +5,9 @@ one, where its log begins and ends, how far the group has come. What is planned 
 of records, so doing it twice changes nothing.
 """
 
-from collections import OrderedDict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Final
+from dataclasses import dataclass
+from typing import Any, Final
 
 from streaming.collect.backlog.cluster import CannotEvict, Eviction, NotKnown, Order
 from streaming.collect.kafka.actor import BacklogActor
@@ -23,22 +22,18 @@ from streaming.contract.printable import printable
 
 OFFSETS: Final = "offsets"
 DELETE_RECORDS: Final = "delete_records"
-PREPARED_MAX: Final = 10_000
-"""Evictions that are prepared and not carried out; beyond it the oldest have to be prepared again."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Prepared:
-    """What an eviction was prepared from.
+class _Prepared(Eviction):
+    """An eviction, and what it was prepared from.
 
     Attributes:
-        eviction: as it was told.
         place: the partition, with the id that its topic has to have.
         target: offset from which on records stay.
         floors: of it and of all that lose these records by the same plan: how far they had come at least.
     """
 
-    eviction: Eviction
     place: Place
     target: int
     floors: Mapping[str, int]
@@ -49,7 +44,6 @@ class KafkaEvictor:
 
     def __init__(self, acting: BacklogActor, partitions: Partitions) -> None:
         self._acting, self._partitions = acting, partitions
-        self._prepared: OrderedDict[tuple[str, str], _Prepared] = OrderedDict()
 
     async def prepare(self, order: Order) -> Eviction | None:
         """None: the group is there already, or has gone."""
@@ -93,38 +87,9 @@ class KafkaEvictor:
             losers |= await self._losers(place, target, reported, everybody)
         since = {name: one.since(start) for name, one in losers.items()}
         floors = {name: one.floor(start, reported[name]) for name, one in losers.items()}
-        return self._ready(known, place, how, since=since, floors=floors, target=target)
-
-    def _ready(
-        self,
-        known: KnownPartition,
-        place: Place,
-        how: str,
-        *,
-        since: Mapping[str, int],
-        floors: Mapping[str, int],
-        target: int,
-    ) -> Eviction:
-        """The eviction from the first of `since`, with those of the others."""
-        first, *others = (
-            Eviction(
-                topic=place.full,
-                subscription=name,
-                how=how,
-                since=known.stretches.position(offset),
-                upto=known.stretches.position(target),
-                messages=target - offset,
-                bytes=known.stretches.bytes_between(offset, target),
-            )
-            for name, offset in since.items()
-        )
-        eviction = replace(first, also=tuple(others))
-        key = (place.full, eviction.subscription)
-        self._prepared[key] = _Prepared(eviction=eviction, place=place, target=target, floors=floors)
-        self._prepared.move_to_end(key)
-        if len(self._prepared) > PREPARED_MAX:
-            self._prepared.popitem(last=False)
-        return eviction
+        own, *others = _lost(known, place, how, since, target)
+        also = tuple(Eviction(**one) for one in others)
+        return _Prepared(**own, also=also, place=place, target=target, floors=floors)
 
     async def _target(self, report: Backlog, planned: EvictionPlan, place: Place) -> int:
         """The offset from which on records stay: never beyond the end that the report knew."""
@@ -167,24 +132,23 @@ class KafkaEvictor:
 
     async def carry_out(self, eviction: Eviction) -> None:
         """Do it, and see that it was done."""
-        prepared = self._prepared.pop((eviction.topic, eviction.subscription), None)
-        if prepared is None or prepared.eviction != eviction:
-            raise CannotEvict("it was not prepared in this run, or prepared again since")
+        assert isinstance(eviction, _Prepared)
+        target = eviction.target
         try:
-            place = await self._acting.still(prepared.place)
+            place = await self._acting.still(eviction.place)
             start, end = await self._acting.extent(place)
-            if prepared.target > end:
+            if target > end:
                 raise CannotEvict(f"{printable(eviction.topic)} ends at {end} now")
-            if start >= prepared.target:
+            if start >= target:
                 return
             if eviction.how == OFFSETS:
-                floor = prepared.floors[eviction.subscription]
-                await self._acting.move(place, eviction.subscription, floor, prepared.target)
+                floor = eviction.floors[eviction.subscription]
+                await self._acting.move(place, eviction.subscription, floor, target)
             else:
                 # Of all groups of the cluster: one may have come since the report.
                 groups = await self._acting.groups()
-                await self._losers(place, prepared.target, prepared.floors, groups)
-                await self._acting.delete(place, prepared.target)
+                await self._losers(place, target, eviction.floors, groups)
+                await self._acting.delete(place, target)
         except Unanswered as error:
             raise NotKnown(f"it is not known whether it was done: {error}") from error
 
@@ -205,6 +169,24 @@ class KafkaEvictor:
             max(start, offsets.get(name, 0)) >= offset_of(position)
             for name, position in subscriptions
         ]  # fmt: skip
+
+
+def _lost(
+    known: KnownPartition, place: Place, how: str, since: Mapping[str, int], target: int
+) -> list[dict[str, Any]]:
+    """Fields of each group's Eviction: it loses what lies between its own offset and `target`."""
+    return [
+        {
+            "topic": place.full,
+            "subscription": name,
+            "how": how,
+            "since": known.stretches.position(offset),
+            "upto": known.stretches.position(target),
+            "messages": target - offset,
+            "bytes": known.stretches.bytes_between(offset, target),
+        }
+        for name, offset in since.items()
+    ]
 
 
 def _planned_from(report: Backlog, planned: EvictionPlan, target: int) -> dict[str, int]:
