@@ -6,23 +6,23 @@ import pytest
 from pyspark.sql import SparkSession
 
 from streaming.contract.topics import Cluster
-from streaming.job.process.new_checkpoint import NewCheckpoint, query_of, warn_of_new
+from streaming.job.process.new_checkpoint import query_of, told_of_new, warn_of_new
 
 OLD, NEW = "v7-shards1-partitions1-topicsa", "v7-shards2-partitions2-topicsb"
 
 
 def test_what_is_there_and_what_differs_is_named() -> None:
     """By the names of the settings; and what it costs, by where requests are read from."""
-    new = NewCheckpoint(path=f"/c/{NEW}", others={OLD: 41}, records=1200, from_start=True)
-    assert new.text().startswith(
+    told = told_of_new(f"/c/{NEW}", {OLD: 41}, 1200, from_start=True)
+    assert told.startswith(
         f"BEGINS ANEW: /c has no {NEW}, but {OLD} (batch 41: job.shards 1, now 2, job.shuffle_partitions 1,"
         " now 2, topics that are read a, now b). Nothing of that is taken over. All 1,200 records of the"
         " topics are read again, about 1 s on two cores and longer where they are packed, what"
     )
-    assert "Meanwhile new events wait and proxies go on as without a job" in new.text()
-    new = NewCheckpoint(path=f"/c/{NEW}", others={OLD: 41}, records=None, from_start=False)
-    assert "are read again" not in new.text()
-    assert "job.starting_offsets is latest" in new.text()
+    assert "Meanwhile new events wait and proxies go on as without a job" in told
+    told = told_of_new(f"/c/{NEW}", {OLD: 41}, None, from_start=False)
+    assert "are read again" not in told
+    assert "job.starting_offsets is latest" in told
 
 
 def test_only_a_checkpoint_without_a_batch_begins_anew(

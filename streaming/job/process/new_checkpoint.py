@@ -4,7 +4,6 @@ import logging
 import math
 from collections.abc import Iterable, Mapping
 from contextlib import closing
-from dataclasses import dataclass
 from typing import Any, Final
 
 import orjson
@@ -25,48 +24,35 @@ _PARTS: Final = ("layout of this Weir", "job.shards", "job.shuffle_partitions", 
 """What the parts of a checkpoint's name stand for."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NewCheckpoint:
-    """A checkpoint that is not there yet.
+def told_of_new(path: str, others: Mapping[str, int], records: int | None, *, from_start: bool) -> str:
+    """For people: what is there instead of a checkpoint, why it is not taken, what that costs.
 
-    Attributes:
+    Args:
         path: where it will be.
-        others: names of those that are there instead, each with the number of its last batch.
+        others: names of those that are there, each with the number of its last batch.
         records: on the topics that are read; None: not known.
         from_start: whether they are read from their start.
     """
-
-    path: str
-    others: Mapping[str, int]
-    records: int | None
-    from_start: bool
-
-    def text(self) -> str:
-        """For people: what is there, why it is not taken, what that costs."""
-        base, _, name = self.path.rpartition("/")
-        there = "; ".join(f"{old} (batch {batch}: {_why(old, name)})" for old, batch in self.others.items())
-        if self.from_start:
-            cost = (
-                f"{self._reading()}, what they led to is written a second time but for shares and limits."
-                " Meanwhile new events wait and proxies go on as without a job: they decide mutations by"
-                " themselves, those of strict quotas by proxy.on_late_decision, and of a share that ends"
-                " without a new one the part proxy.expired_share stays"
+    base, _, name = path.rpartition("/")
+    there = "; ".join(f"{old} (batch {batch}: {_why(old, name)})" for old, batch in others.items())
+    cost = "job.starting_offsets is latest, so what requests have used up so far is forgotten"
+    if from_start:
+        again = "All records of the topics are read again"
+        if records is not None:
+            again = (
+                f"All {records:,} records of the topics are read again, about"
+                f" {math.ceil(records / RECORDS_S):,} s on two cores and longer where they are packed"
             )
-        else:
-            cost = "job.starting_offsets is latest, so what requests have used up so far is forgotten"
-        return (
-            f"BEGINS ANEW: {base} has no {name}, but {there}. Nothing of that is taken over. "
-            f"{cost}. To go on with the other one, stop this job and set back what is named, or Weir itself"
+        cost = (
+            f"{again}, what they led to is written a second time but for shares and limits."
+            " Meanwhile new events wait and proxies go on as without a job: they decide mutations by"
+            " themselves, those of strict quotas by proxy.on_late_decision, and of a share that ends"
+            " without a new one the part proxy.expired_share stays"
         )
-
-    def _reading(self) -> str:
-        if self.records is None:
-            return "All records of the topics are read again"
-        seconds = math.ceil(self.records / RECORDS_S)
-        return (
-            f"All {self.records:,} records of the topics are read again, about {seconds:,} s on two cores and"
-            " longer where they are packed"
-        )
+    return (
+        f"BEGINS ANEW: {base} has no {name}, but {there}. Nothing of that is taken over. "
+        f"{cost}. To go on with the other one, stop this job and set back what is named, or Weir itself"
+    )
 
 
 def warn_of_new(
@@ -93,8 +79,7 @@ def warn_of_new(
         return
     if others:
         records = _records(cluster, topics)
-        new = NewCheckpoint(path=checkpoint, others=others, records=records, from_start=from_start)
-        _LOG.warning("%s", new.text())
+        _LOG.warning("%s", told_of_new(checkpoint, others, records, from_start=from_start))
 
 
 def first_offsets(cluster: Cluster) -> dict[str, dict[str, int]]:
