@@ -6,7 +6,6 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Final, NamedTuple, Self
 
 import numpy as np
-import orjson
 import pyarrow as pa
 
 from streaming.columns.byte_strings import Integers, bytes_in
@@ -174,19 +173,6 @@ def widest(column: pa.Array) -> int:
         return int(np.diff(bytes_in(column)[1]).max()) + 8
     # A double is the longest number: 24 signs and a comma. What is none is looked at whole.
     return 25 if pa.types.is_primitive(kind) or pa.types.is_null(kind) else INT64_MAX
-
-
-def escaped(names: pa.Array) -> pa.Array:
-    """Names as they stand between the quotes of a decision."""
-    text, _ = bytes_in(names)
-    if not ((text < 32) | (text == ord('"')) | (text == ord("\\"))).any():
-        return names
-    return pa.array([written(name) for name in names.to_pylist()], type=pa.binary())
-
-
-def written(text: str) -> bytes:
-    """A text as it stands between the quotes of a decision."""
-    return orjson.dumps(text)[1:-1]
 
 
 class DeadLetter(NamedTuple):

@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from streaming.columns.outputs import escaped
+from streaming.columns.json_rows import quoted
 from streaming.contract.names import namespace_of
 from streaming.contract.usage_events import DispatchUsage
 from streaming.laws.column_intake import ColumnIntake
@@ -64,10 +64,10 @@ class Deliveries:
             above = place
             # Numbers of the names down to here, in the order of their first deliveries.
             place, first = _numbered(above * len(words.dictionary) + words.indices.to_numpy())
-            own = pc.cast(escaped(words.dictionary), pa.string()).take(words.indices.take(pa.array(first)))
-            joined = own if not names else _together(joined.take(pa.array(above[first])), own, '","')
+            own = quoted(words.dictionary).cast(pa.string()).take(words.indices.take(pa.array(first)))
+            joined = own if not names else _together(joined.take(pa.array(above[first])), own, ",")
             places.append(place)
-            names.append(_together('["', joined, '"]', ""))
+            names.append(_together("[", joined, "]", ""))
             firsts.append(first)
         one = pa.array(firsts[-1])
         topic, subscription = (
