@@ -15,20 +15,14 @@ from pathlib import Path
 from typing import Final
 
 import pyarrow as pa
-from cachetools import LRUCache
 
 from streaming.contract.errors import StateError
-from streaming.job.blobs.local import MAPPED_MAX, SUFFIX, digest, version
-from streaming.state.body import unpacked
+from streaming.job.blobs.local import CHECKED, MAPPED, SUFFIX, let_go, mapped, version
 
 _PART: Final = ".part"
 _LOCK: Final = ".lock"
 _LOCK_LIMIT_S: Final = 2.0
 _POLL_S: Final = 0.01
-
-_mapped: LRUCache[str, pa.RecordBatch] = LRUCache(MAPPED_MAX)
-_checked: LRUCache[str, tuple[int, int, int]] = LRUCache(MAPPED_MAX)
-"""Files that this process wrote last: what it reads back in the next batch need not be digested again."""
 
 
 def default_folder() -> Path:
@@ -59,22 +53,22 @@ class SegmentCache:
             StateError: the folder cannot be used.
         """
         path = self._path(name)
-        rows = _mapped.get(str(path))
+        rows = MAPPED.get(str(path))
         try:
             # The newest are those that were used last, by any worker.
             os.utime(path)
             if rows is None:
-                rows = _map(path)
+                rows = mapped(str(path))
         except FileNotFoundError:
             # Deleted for others: whoever has it mapped lets go of it, so that the disk gets its room back.
-            _mapped.pop(str(path), None)
+            MAPPED.pop(str(path), None)
             return rows
         except OSError as error:
             raise self._unusable(error) from error
         if rows is None:
             path.unlink(missing_ok=True)
         elif remember:
-            _mapped[str(path)] = rows
+            MAPPED[str(path)] = rows
         return rows
 
     def keep(self, name: str, content: bytes | pa.Buffer) -> None:
@@ -94,7 +88,7 @@ class SegmentCache:
                     with hidden.open("wb") as file:
                         file.write(content)
                     os.replace(hidden, path)
-                    _checked[str(path)] = version(path)
+                    CHECKED[str(path)] = version(path)
         except OSError as error:
             raise self._unusable(error) from error
 
@@ -117,8 +111,7 @@ class SegmentCache:
                 break
             Path(path).unlink(missing_ok=True)
             left -= each
-        for path in [path for path in _mapped if not os.path.exists(path)]:
-            del _mapped[path]
+        let_go()
 
     @contextmanager
     def _locked(self, folder: Path) -> Iterator[bool]:
@@ -151,15 +144,3 @@ def _make(folder: Path) -> None:
     status = folder.lstat()
     if status.st_uid != os.getuid() or status.st_mode & 0o022 or folder.is_symlink():
         raise PermissionError("it is not a folder that this user alone may write to")
-
-
-def _map(path: Path) -> pa.RecordBatch | None:
-    """The rows of a file; None if it does not hold what its name says."""
-    known = version(path)
-    if not known[1]:
-        return None
-    with pa.memory_map(str(path)) as file:
-        content = file.read_buffer()
-    if _checked.get(str(path)) != known and digest(content) != path.stem:
-        return None
-    return unpacked(content)

@@ -24,8 +24,8 @@ MAPPED_MAX: Final = 256
 SUFFIX: Final = ".arrow"
 LEFT_S: Final = 3600.0
 """What was half written so long ago nobody writes any more."""
-_mapped: LRUCache[str, pa.RecordBatch] = LRUCache(MAPPED_MAX)
-_checked: LRUCache[str, tuple[int, int, int]] = LRUCache(MAPPED_MAX)
+MAPPED: Final[LRUCache[str, pa.RecordBatch]] = LRUCache(MAPPED_MAX)
+CHECKED: Final[LRUCache[str, tuple[int, int, int]]] = LRUCache(MAPPED_MAX)
 """Files that this process wrote last: what it reads back in the next batch need not be digested again."""
 
 
@@ -102,7 +102,7 @@ class FileBlobStore:
             if not path.exists():
                 _make(self.folder)
                 _write(path, content)
-                _checked[str(path)] = version(path)
+                CHECKED[str(path)] = version(path)
             # Of a file that was there too: whoever put it may have been stopped before this.
             _sync(self.folder)
         except OSError as error:
@@ -116,10 +116,10 @@ class FileBlobStore:
             StateError: the file is missing or damaged.
         """
         path = str(self.folder / f"{name}{SUFFIX}")
-        rows = _mapped.get(path)
+        rows = MAPPED.get(path)
         if rows is None:
             # Content never changes under a name, so what was read and checked once stays good.
-            rows = _mapped[path] = _map(path)
+            rows = MAPPED[path] = self.read(name)
         return rows
 
     def read(self, name: str) -> pa.RecordBatch:
@@ -128,7 +128,16 @@ class FileBlobStore:
         Raises:
             StateError: the file is missing or damaged.
         """
-        return _map(str(self.folder / f"{name}{SUFFIX}"))
+        path = str(self.folder / f"{name}{SUFFIX}")
+        try:
+            rows = mapped(path)
+        except (OSError, ValueError) as error:
+            said = f"a segment of the state is missing ({error}); the checkpoint is damaged"
+            raise StateError(said) from error
+        if rows is None:
+            said = f"the segment {path} does not hold what its name says; the checkpoint is damaged"
+            raise StateError(said)
+        return rows
 
     def drop(self, name: str) -> None:
         """Delete the file of this name, if it is there.
@@ -140,20 +149,28 @@ class FileBlobStore:
             (self.folder / f"{name}{SUFFIX}").unlink(missing_ok=True)
         except OSError as error:
             raise StateError(f"a segment of the state cannot be deleted: {error}") from error
-        # Those that other workers have deleted too: the disk gets the room back that nobody has mapped.
-        for path in [path for path in _mapped if not os.path.exists(path)]:
-            del _mapped[path]
+        let_go()
 
 
-def _map(path: str) -> pa.RecordBatch:
-    try:
-        known = version(path)
-        with pa.memory_map(os.fsencode(path)) as file:
-            content = file.read_buffer()
-    except (OSError, ValueError) as error:
-        raise StateError(f"a segment of the state is missing ({error}); the checkpoint is damaged") from error
-    if _checked.get(path) != known and digest(content) != Path(path).stem:
-        raise StateError(f"the segment {path} does not hold what its name says; the checkpoint is damaged")
+def let_go() -> None:
+    """Map no file that is gone, whoever deleted it: the disk gets the room back that nobody has mapped."""
+    for path in [path for path in MAPPED if not os.path.exists(path)]:
+        del MAPPED[path]
+
+
+def mapped(path: str) -> pa.RecordBatch | None:
+    """The rows of a file; None if it does not hold what its name says.
+
+    Raises:
+        OSError, ValueError: it is not there.
+    """
+    known = version(path)
+    if not known[1]:
+        return None
+    with pa.memory_map(os.fsencode(path)) as file:
+        content = file.read_buffer()
+    if CHECKED.get(path) != known and digest(content) != Path(path).stem:
+        return None
     return unpacked(content)
 
 

@@ -66,8 +66,8 @@ class Folder:
 def stores(tmp_path: Path) -> RemoteBlobStores:
     """A checkpoint's, and an empty cache."""
     (tmp_path / "far" / "segments" / "mutation-0").mkdir(parents=True)
-    caches._mapped.clear()
-    caches._checked.clear()
+    caches.MAPPED.clear()
+    caches.CHECKED.clear()
     return RemoteBlobStores(
         files=Folder(fs.SubTreeFileSystem(str(tmp_path / "far"), fs.LocalFileSystem()), []),
         root="/segments", uri="hdfs://n/c/segments", batches_kept=3, limit_s=1.0,
@@ -87,7 +87,7 @@ def test_a_segment_is_fetched_once(stores: RemoteBlobStores) -> None:
     elsewhere = replace(stores, cache=replace(stores.cache, folder=stores.cache.folder.with_name("other")))
     blobs = pickle.loads(pickle.dumps(elsewhere.cache)) and elsewhere.of("mutation", 0)
     assert blobs.get(name).equals(rows_of(1))
-    caches._mapped.clear()
+    caches.MAPPED.clear()
     assert blobs.get(name).equals(rows_of(1)) and blobs.read(name).equals(rows_of(1))
     assert (blobs.traffic["fetched"], blobs.traffic["cached"]) == (1, 2)
     mine = stores.of("mutation", 0)
@@ -114,7 +114,7 @@ def test_a_damaged_file_of_the_cache_is_fetched_again(stores: RemoteBlobStores) 
     name = blobs.put(packed(rows_of(1)))
     for content in (b"", b"\0" * 900):
         (stores.cache.folder / f"{name}.arrow").write_bytes(content)
-        caches._mapped.clear()
+        caches.MAPPED.clear()
         assert blobs.get(name).equals(rows_of(1))
     assert blobs.traffic["fetched"] == 2
 
