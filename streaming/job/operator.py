@@ -87,51 +87,36 @@ def group_function(given: Input) -> GroupFunction:
     replay = given.context.replay
 
     def run(key: tuple[int], chunks: Iterable[Columns], state: GroupState) -> Iterator[Columns]:
-        candidate, law, shard = law_of_key(key[0], given.shards, given.tasks)
-        if candidate is not None:
-            yield from _try(given.candidates[candidate], law, chunks, state, given)
-            return
+        number, law, shard = law_of_key(key[0], given.shards, given.tasks)
+        candidate = None if number is None else given.candidates[number]
         body = body_of(state)
         records = gather(chunks, given, body)
         # The batch's time is in Spark's offset log, so a batch that is run again after a crash has the same.
         processed_ts = None if replay else int(state.getCurrentProcessingTimeMs())
-        blobs = None if given.blob_stores is None else given.blob_stores.of(law, shard)
+        blobs = None if given.blob_stores is None or candidate else given.blob_stores.of(law, shard)
         context = replace(given.context, processed_ts=processed_ts, blobs=blobs)
-        body, outputs = step(law, shard, body, records, context)
+        body, outputs = step(law, shard, body, records, context.tried(candidate) if candidate else context)
         state.update((STATE_VERSION, body))
+        if candidate:
+            outputs = outputs.tried(candidate.name)
         if not replay:
             # Before anything is counted: what is too large becomes a dead letter here.
             limit_record_size(outputs, records)
-        if given.counts is not None:
+        if given.counts is not None and candidate:
+            given.counts.add(BatchCounts(tried=tried_counts(candidate.name, law, outputs)))
+        elif given.counts is not None:
             batch_ms = state.getCurrentProcessingTimeMs()
             given.counts.add(counts_of(law, records, outputs, batch_ms, blobs.traffic if blobs else None))
         if len(outputs) and replay:
             yield replay_columns(outputs, records)
         elif len(outputs):
-            yield output_columns(outputs, given.topics, given.packing)
+            # What is tried each in a record of its own: whoever goes by decisions sees at once whose it is.
+            yield output_columns(outputs, given.topics, None if candidate else given.packing)
         if is_unusual(records):
             del records, outputs
             give_back()
 
     return takes_columns(run)
-
-
-def _try(
-    candidate: CandidatePolicies, law: str, chunks: Iterable[Columns], state: GroupState, given: Input
-) -> Iterator[Columns]:
-    """One law's batch by policies that are only tried."""
-    body = body_of(state)
-    records = gather(chunks, given, body)
-    context = replace(given.context, processed_ts=int(state.getCurrentProcessingTimeMs())).tried(candidate)
-    body, written = step(law, 0, body, records, context)
-    state.update((STATE_VERSION, body))
-    outputs = written.tried(candidate.name)
-    limit_record_size(outputs, records)
-    if given.counts is not None:
-        given.counts.add(BatchCounts(tried=tried_counts(candidate.name, law, outputs)))
-    if len(outputs):
-        # Each in a record of its own: whoever goes by decisions sees at once whose it is.
-        yield output_columns(outputs, given.topics, None)
 
 
 def body_of(state: GroupState) -> bytes | None:
