@@ -16,16 +16,17 @@ import numpy as np
 import pyarrow as pa
 
 from streaming.columns.compiled import machine
+from streaming.columns.limit_index import LearntLimits
 from streaming.columns.outputs import DecisionRows
 from streaming.laws.concurrency import law
 from streaming.laws.concurrency.algorithms import STATE
-from streaming.laws.concurrency.by_policy import settings_of
 from streaming.laws.concurrency.law import FORGET_MS, NOT_LIMITED, Doubles, Flags, Integers
 from streaming.laws.concurrency.samples import Samples
 from streaming.laws.concurrency.settings import NUMBERS, SETTINGS, LimitSettings
 from streaming.laws.law import FOR_EVER, Batch, DecisionForm, LawState
 from streaming.laws.row_fields import worded
-from streaming.policy.derived import stretches
+from streaming.policy.derived import PolicyCache, stretches
+from streaming.policy.policy_set import PolicySet, partition_entry
 from streaming.policy.timeline import PolicyTimeline
 from streaming.state.subject_table import SubjectTable
 
@@ -41,6 +42,27 @@ NO_KEY: Final = 0
 DECISION: Final = DecisionForm(type="limit", subject=("partition",), standing=("partition",), timely=True)
 _NAMES: Final = [algorithm.value for algorithm, _ in sorted(NUMBERS.items(), key=lambda known: known[1])]
 """Of the algorithms, by their numbers."""
+MAX_CACHED: Final = 64
+"""Sets of policies whose settings are remembered: those of a worker's shards."""
+
+
+def _limits(policies: PolicySet) -> LearntLimits[LimitSettings]:
+    known: dict[int, LimitSettings] = {}
+
+    def find(partition: str) -> LimitSettings | None:
+        value = partition_entry(policies, partition)
+        if value is None:
+            return None
+        # Most partitions go by the same entry; the set holds it, so its id is nobody else's.
+        if id(value) not in known:
+            known[id(value)] = LimitSettings.of(value)
+        return known[id(value)]
+
+    return LearntLimits(find)
+
+
+settings_of: Final = PolicyCache(_limits, MAX_CACHED)
+"""The settings of partitions under a set of policies."""
 
 
 @dataclass(frozen=True, slots=True)
