@@ -15,7 +15,7 @@ from streaming.job.grouping_keys import grouping_keys_of
 from streaming.laws.name_hashes import partition_of
 from streaming.laws.pack_routing import Record, parts
 from streaming.laws.registry import LAWS
-from streaming.laws.routing import Origin, policy_shards, routes
+from streaming.laws.routing import policy_shards, routes
 from streaming.policy.timeline import PolicyTimeline
 
 Batches = Iterable[pa.RecordBatch]
@@ -32,8 +32,6 @@ BYTES_AT_ONCE: Final = 16 * 2**20
 PACKED_BYTES_AT_ONCE: Final = 2 * 2**20
 """The same of packed records, which grow by some times as they are unpacked."""
 _NO_TS = 0
-_USAGE_ORIGINS = {Origin.EVENT: schemas.USAGE, Origin.BROADCAST: schemas.TICK}
-_LINE_ORIGINS = {Origin.EVENT: schemas.EVENT, Origin.BROADCAST: schemas.POLICY}
 
 
 def live_router(
@@ -55,7 +53,7 @@ def live_router(
         router = _Router(
             shards=shards,
             numbers=grouping_keys_of(shards, tasks).numbers,
-            origins=_USAGE_ORIGINS,
+            origins=(schemas.USAGE, schemas.TICK),
             timeline=None,
             max_ahead_ms=max_ahead_ms,
             name=lambda partition, offset: f"{names[schemas.USAGE]}-{partition}-{offset}",
@@ -93,7 +91,7 @@ def line_router(
         router = _Router(
             shards=shards,
             numbers=grouping_keys_of(shards, tasks).numbers,
-            origins=_LINE_ORIGINS,
+            origins=(schemas.EVENT, schemas.POLICY),
             timeline=PolicyTimeline.from_json(*policies),
             # Lines have no timestamp to be ahead of.
             max_ahead_ms=MAX_AHEAD_MS,
@@ -114,14 +112,14 @@ class _Router:
     Attributes:
         shards: shards per law.
         numbers: per law, the number of each of its shards.
-        origins: what stands for an origin in its column.
+        origins: what stands in that column for a record for one routing key, and for one for all.
         timeline, max_ahead_ms: see `routes`.
         name: id of a record that names none, by partition and offset.
     """
 
     shards: int
     numbers: dict[str, list[int]]
-    origins: dict[Origin, int]
+    origins: tuple[int, int]
     timeline: PolicyTimeline | None
     max_ahead_ms: int
     name: Callable[[int, int], str]
@@ -200,7 +198,7 @@ class _Router:
             records,
             np.array([i for i, _ in found], dtype=np.int64),
             np.array([self.numbers[route.law][route.shard] for _, route in found], dtype=np.int64),
-            np.array([self.origins[route.origin] for _, route in found], dtype=np.int64),
+            np.array([self.origins[route.for_all] for _, route in found], dtype=np.int64),
             pa.array([route.value for _, route in found], pa.binary()),
         )
 

@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from enum import IntEnum
 
 from streaming.contract.errors import BadEvent
 from streaming.contract.events import MAX_AHEAD_MS, Alive, PolicyChange, Tick
@@ -16,15 +15,6 @@ LawShards = tuple[str, Sequence[int]]
 """A law, and numbers of its shards."""
 
 
-class Origin(IntEnum):
-    """Who else gets a record."""
-
-    EVENT = 0
-    """Nobody: it belongs to one routing key."""
-    BROADCAST = 1
-    """Every shard that it concerns: a policy or a tick."""
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Route:
     """One shard that gets a record.
@@ -32,13 +22,13 @@ class Route:
     Attributes:
         law: the law that decides it.
         shard: number of the shard.
-        origin: whether other shards get it too.
+        for_all: whether every shard that it concerns gets it, as a policy or a tick.
         value: the record's bytes, or the part of it that belongs there.
     """
 
     law: str
     shard: int
-    origin: Origin
+    for_all: bool
     value: bytes
 
 
@@ -60,9 +50,7 @@ def routes(
         max_ahead_ms: how far an event may lie after its record's timestamp; beyond, it cannot be used.
     """
     try:
-        event = LAWS.parse(
-            value, default_id=default_id, default_ts=default_ts, max_ahead_ms=max_ahead_ms
-        )
+        event = LAWS.parse(value, default_id=default_id, default_ts=default_ts, max_ahead_ms=max_ahead_ms)
         if isinstance(event, PolicyChange):
             if timeline is None:
                 # Proxies and collectors do not go by it.
@@ -80,7 +68,7 @@ def routes(
             parts = [(shard_of(law.routing_key(event, timeline), shards), value)]
     except BadEvent:
         law, parts = LAWS.reporting, [(shard_of(default_id, shards), value)]
-    return [Route(law=law.name, shard=shard, origin=Origin.EVENT, value=part) for shard, part in parts]
+    return [Route(law=law.name, shard=shard, for_all=False, value=part) for shard, part in parts]
 
 
 def policy_shards(value: bytes, *, default_ts: int | None, shards: int) -> Iterator[LawShards]:
@@ -108,8 +96,4 @@ def _everywhere(laws: tuple[LawSpec, ...], shards: int) -> Iterator[LawShards]:
 
 
 def _broadcast(found: Iterator[LawShards], value: bytes) -> list[Route]:
-    return [
-        Route(law=law, shard=shard, origin=Origin.BROADCAST, value=value)
-        for law, own in found
-        for shard in own
-    ]
+    return [Route(law=law, shard=shard, for_all=True, value=value) for law, own in found for shard in own]

@@ -167,9 +167,7 @@ def _name(report: Report) -> str:
     return f"{report['batchId']} {report['timestamp']}"
 
 
-def gone_unread(
-    report: Report, first: Mapping[str, Mapping[str, int]]
-) -> Iterator[tuple[str, int]]:
+def gone_unread(report: Report, first: Mapping[str, Mapping[str, int]]) -> Iterator[tuple[str, int]]:
     """How many records of each topic a query would have begun with, and they are not there any more.
 
     Args:

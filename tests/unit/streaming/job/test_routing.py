@@ -14,7 +14,7 @@ from streaming.job.routing import ROUTED_COLUMNS, line_router, live_router
 from streaming.laws.law import StepContext
 from streaming.laws.name_hashes import shard_of
 from streaming.laws.registry import LAWS
-from streaming.laws.routing import Origin, policy_shards, routes
+from streaming.laws.routing import policy_shards, routes
 from streaming.laws.shard import step
 from streaming.policy.timeline import PolicyTimeline
 
@@ -58,13 +58,13 @@ def rows_of(batches: Any) -> list[tuple[Any, ...]]:
     return sorted(found, key=repr)
 
 
-def expected(origins: dict[Origin, int], name: str, ts: int | None, **more: Any) -> list[tuple[Any, ...]]:
+def expected(origins: tuple[int, int], name: str, ts: int | None, **more: Any) -> list[tuple[Any, ...]]:
     more |= {"shards": SHARDS, "max_ahead_ms": AHEAD_MS}
     numbers = grouping_keys_of(SHARDS, TASKS).numbers
     found = []
     for i, value in enumerate(VALUES):
         for place in routes(value, default_id=name.format(i), default_ts=ts, **more):
-            number, origin = numbers[place.law][place.shard], origins[place.origin]
+            number, origin = numbers[place.law][place.shard], origins[place.for_all]
             read = orjson.loads(place.value) if value != b"rubbish" else "rubbish"
             found.append((number, origin, 0, i, ts or 0, None if ts is None else header_of(i), read))
     return sorted(found, key=repr)
@@ -89,7 +89,7 @@ def test_live_records_go_where_the_parser_sends_them(
     """Plain reports and all others alike; so many records or bytes at once."""
     monkeypatch.setattr(placing, "RECORDS_AT_ONCE", records)
     monkeypatch.setattr(placing, "BYTES_AT_ONCE", size)
-    origins = {Origin.EVENT: schemas.USAGE, Origin.BROADCAST: schemas.TICK}
+    origins = schemas.USAGE, schemas.TICK
     found = rows_of(live_router(NAMES, SHARDS, TASKS, max_ahead_ms=AHEAD_MS)([live(), live().slice(0, 0)]))
     assert found == expected(origins, "t-0-{}", 7, timeline=None)
     # What is too far ahead is one record, whole, for a shard that buries what cannot be used.
@@ -113,7 +113,7 @@ def test_single_requests_go_by_the_key_that_is_said() -> None:
     numbers = grouping_keys_of(SHARDS, TASKS).numbers[LAWS.on_requests.name]
     own = {row[3]: row[0] for row in found if row[1] == schemas.EVENT}
     assert own == {i: numbers[shard_of(key, SHARDS)] for i, key in enumerate(keys)}
-    origins = {Origin.EVENT: schemas.USAGE, Origin.BROADCAST: schemas.TICK}
+    origins = schemas.USAGE, schemas.TICK
     assert [row for row in found if row[1] != schemas.EVENT] == expected(origins, "t-0-{}", 7, timeline=None)
 
 
@@ -147,7 +147,7 @@ def test_policies_go_where_they_are_asked_for() -> None:
     batch = live().slice(0, len(policies))
     topic = pa.array([schemas.POLICY] * len(policies), pa.int32())
     batch = batch.set_column(0, "origin", topic).set_column(5, "value", pa.array(policies, pa.binary()))
-    origins = {Origin.EVENT: schemas.USAGE, Origin.BROADCAST: schemas.TICK}
+    origins = schemas.USAGE, schemas.TICK
     numbers = grouping_keys_of(SHARDS, TASKS).numbers
     wanted = [
         (numbers[law][shard], schemas.POLICY, 0, i, 7, header_of(i), value)
@@ -171,7 +171,7 @@ def test_lines_of_files_have_no_time_of_their_own() -> None:
     batch = pa.record_batch({"file": [0] * len(VALUES), "line": range(len(VALUES)), "value": VALUES})
     batch = batch.set_column(2, "value", pa.array(VALUES, pa.binary()))
     timeline = PolicyTimeline({})
-    origins = {Origin.EVENT: schemas.EVENT, Origin.BROADCAST: schemas.POLICY}
+    origins = schemas.EVENT, schemas.POLICY
     found = rows_of(line_router(("f",), timeline.to_json(), SHARDS, TASKS)([batch]))
     assert found == expected(origins, "f:{}", None, timeline=timeline)
     shares = grouping_keys_of(SHARDS, TASKS).numbers["shares"]

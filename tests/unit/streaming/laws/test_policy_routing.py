@@ -15,7 +15,7 @@ from streaming.contract.events import PolicyChange
 from streaming.laws.law import StepContext
 from streaming.laws.policy_routing import take
 from streaming.laws.registry import LAWS
-from streaming.laws.routing import Origin, routes
+from streaming.laws.routing import routes
 from streaming.laws.shard import step
 from streaming.policy.timeline import PolicyTimeline
 
@@ -85,7 +85,7 @@ def by_shard(events: list[Event], initial: dict[str, Any]) -> list[bytes]:
     for offset in range(len(records)):
         value, name = records.value_of(offset), records.name_of(offset)
         for place in routes(value, default_id=name, default_ts=None, shards=SHARDS, timeline=timeline):
-            for_all = place.origin is Origin.BROADCAST
+            for_all = place.for_all
             of_shard[place.law, place.shard].append((offset, place.value, for_all))
     context = StepContext(initial=initial, replay=True, fail_fast=True)
     written: list[bytes] = []

@@ -8,7 +8,7 @@ from law_kit import T0, policy, quota, request
 
 from streaming.laws.name_hashes import shard_of
 from streaming.laws.registry import LAWS
-from streaming.laws.routing import Origin, Route, policy_shards, routes
+from streaming.laws.routing import Route, policy_shards, routes
 from streaming.policy.timeline import PolicyTimeline
 
 TIMELINE = PolicyTimeline({"quotas[user=alice]": quota(1)})
@@ -24,7 +24,7 @@ def routed(event: object, timeline: PolicyTimeline | None = TIMELINE) -> list[Ro
 
 def only(event: object, timeline: PolicyTimeline | None = TIMELINE) -> tuple[str, int]:
     (place,) = routed(event, timeline)
-    assert place.origin is Origin.EVENT
+    assert not place.for_all
     return place.law, place.shard
 
 
@@ -68,7 +68,7 @@ def reached(path: str, value: object) -> dict[str, list[int]]:
     """The shards of each law that a policy goes to."""
     found: dict[str, list[int]] = {}
     for place in routed(policy(0, path, value)):
-        assert place.origin is Origin.BROADCAST
+        assert place.for_all
         found.setdefault(place.law, []).append(place.shard)
     return found
 
