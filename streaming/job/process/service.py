@@ -14,7 +14,6 @@ from types import FrameType
 from typing import Final
 
 from py4j.protocol import Py4JError
-from pyspark.accumulators import Accumulator
 from pyspark.errors import PySparkException
 from pyspark.sql.streaming.query import StreamingQuery
 
@@ -152,23 +151,25 @@ def _decide(
         # More partitions of decisions count from the next start on.
         partitions = seen.partitions[options.cluster.topics.decisions]
         first = first_offsets(options.cluster)
-        query = _start(session, settings, options, partitions, counts, checkpoint)
+        try:
+            query = start_query(
+                session.spark, settings, bootstrap=options.cluster.bootstrap, topics=options.cluster.topics,
+                partitions=partitions, counts=counts, checkpoint=checkpoint, candidates=options.candidates,
+            )  # fmt: skip
+        except (PySparkException, Py4JError, ConnectionError) as error:
+            raise WeirError(f"the query did not start: {reason_of(error)}; see {session.log}") from error
         clock = HostClock(metrics.brokers_clock_ahead_seconds)
         ticker = Ticker(options.cluster, settings.tick_interval_ms, clock, said_of(query.id))
         # Its last tick says that nobody decides any more, and begins no batch.
         ended.callback(lambda: ticker.close(leaving=held is None or not held.lost))
-        with _looking(options, metrics, ids) as watch:
-            _watch(
-                query,
-                ProgressReader(query, counts, metrics, first),
-                session,
-                stop,
-                ticker,
-                watch,
-                ids,
-                held,
-                lambda: _announce(session, options, address),
-            )
+        reader = ProgressReader(query, counts, metrics, first)
+        watch = TopicWatch(options.cluster, metrics=metrics.topics, logger=_LOG, ids=ids)
+        watch.start()
+        try:
+            announce = partial(_announce, session, options, address)
+            _watch(query, reader, session, stop, ticker, watch, ids, held, announce)
+        finally:
+            watch.stop()
         _LOG.info("stopping")
 
 
@@ -224,40 +225,6 @@ def _topics(options: JobOptions, limit_s: float) -> TopicsSeen:
         if time.monotonic() > deadline:
             raise WeirError("; ".join(fault.text for fault in seen.faults))
         time.sleep(_POLL_S)
-
-
-@contextmanager
-def _looking(options: JobOptions, metrics: JobMetrics, ids: Mapping[str, str]) -> Iterator[TopicWatch]:
-    """Look after the topics meanwhile."""
-    watch = TopicWatch(options.cluster, metrics=metrics.topics, logger=_LOG, ids=ids)
-    watch.start()
-    try:
-        yield watch
-    finally:
-        watch.stop()
-
-
-def _start(
-    session: Session,
-    settings: JobSettings,
-    options: JobOptions,
-    partitions: int,
-    counts: Accumulator[BatchCounts],
-    checkpoint: str,
-) -> StreamingQuery:
-    try:
-        return start_query(
-            session.spark,
-            settings,
-            bootstrap=options.cluster.bootstrap,
-            topics=options.cluster.topics,
-            partitions=partitions,
-            counts=counts,
-            checkpoint=checkpoint,
-            candidates=options.candidates,
-        )
-    except (PySparkException, Py4JError, ConnectionError) as error:
-        raise WeirError(f"the query did not start: {reason_of(error)}; see {session.log}") from error
 
 
 def _watch(
