@@ -5,7 +5,6 @@ shards in two tasks three lie in one. So each shard takes the first number whose
 be in; the layout of a checkpoint depends on that choice (`checkpoint_name.LAYOUT`).
 """
 
-from dataclasses import dataclass
 from functools import cache
 from typing import Final
 
@@ -17,22 +16,9 @@ _CANDIDATES: Final = 1 << 24
 _MASK: Final = 0xFFFFFFFF
 
 
-@dataclass(frozen=True, slots=True)
-class GroupingKeys:
-    """What `grouping_keys_of` chose.
-
-    Attributes:
-        numbers: per law, the number of each of its shards.
-        shards: law and shard of a number.
-    """
-
-    numbers: dict[str, list[int]]
-    shards: dict[int, tuple[str, int]]
-
-
 @cache
-def grouping_keys_of(shards: int, tasks: int) -> GroupingKeys:
-    """Number the shards of every law: shard s falls into task s modulo `tasks`.
+def grouping_keys_of(shards: int, tasks: int) -> dict[str, list[int]]:
+    """Per law, the number of each of its shards: shard s falls into task s modulo `tasks`.
 
     Args:
         shards: per law.
@@ -40,9 +26,7 @@ def grouping_keys_of(shards: int, tasks: int) -> GroupingKeys:
 
     Example: one task takes any number, so the shards of the first law are 0, 16, 32 and 48.
     """
-    numbers = {law.name: _numbers(law.number, shards, tasks) for law in LAWS.by_name.values()}
-    found = {place: (law, shard) for law, own in numbers.items() for shard, place in enumerate(own)}
-    return GroupingKeys(numbers=numbers, shards=found)
+    return {law.name: _numbers(law.number, shards, tasks) for law in LAWS.by_name.values()}
 
 
 def candidate_key(candidate: int) -> int:
@@ -54,11 +38,15 @@ def candidate_key(candidate: int) -> int:
 
 
 def law_of_key(key: int, shards: int, tasks: int) -> tuple[int | None, str, int]:
-    """Number of the candidate (None: the policies in force), law and shard of a number."""
+    """Number of the candidate (None: the policies in force), law and shard of a number.
+
+    Raises:
+        StopIteration, ValueError: no shard has it.
+    """
+    law = next(law.name for law in LAWS.by_name.values() if law.number == key % NUMBERS)
     if key < _CANDIDATES:
-        return None, *grouping_keys_of(shards, tasks).shards[key]
-    candidate, number = divmod(key - _CANDIDATES, NUMBERS)
-    return candidate, next(law.name for law in LAWS.by_name.values() if law.number == number), 0
+        return None, law, grouping_keys_of(shards, tasks)[law].index(key)
+    return (key - _CANDIDATES) // NUMBERS, law, 0
 
 
 def task_of(place: int, tasks: int) -> int:

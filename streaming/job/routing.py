@@ -52,7 +52,7 @@ def live_router(
     def run(batches: Batches) -> Batches:
         router = _Router(
             shards=shards,
-            numbers=grouping_keys_of(shards, tasks).numbers,
+            numbers=grouping_keys_of(shards, tasks),
             origins=(schemas.USAGE, schemas.TICK),
             timeline=None,
             max_ahead_ms=max_ahead_ms,
@@ -90,7 +90,7 @@ def line_router(
     def run(batches: Batches) -> Batches:
         router = _Router(
             shards=shards,
-            numbers=grouping_keys_of(shards, tasks).numbers,
+            numbers=grouping_keys_of(shards, tasks),
             origins=(schemas.EVENT, schemas.POLICY),
             timeline=PolicyTimeline.from_json(*policies),
             # Lines have no timestamp to be ahead of.

@@ -23,7 +23,7 @@ def routed_requests(kafka: DataFrame, shards: int, tasks: int) -> DataFrame:
         shards: shards per law.
         tasks: of the stateful stage.
     """
-    numbers = grouping_keys_of(shards, tasks).numbers[LAWS.on_requests.name]
+    numbers = grouping_keys_of(shards, tasks)[LAWS.on_requests.name]
     place = F.lit(numbers[0]).alias("grouping_key")
     if shards > 1:
         # A null is no reason to leave it out: most records have no header.

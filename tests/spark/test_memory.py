@@ -35,7 +35,7 @@ def grown_mib(folder: Path, at_once: int) -> float:
     warm_up()
     given = replace(LIVE, shards=1, tasks=1, blob_stores=BlobStores(folder=folder, batches_kept=2))
     decide, state = group_function(given), FakeGroupState()
-    key = (grouping_keys_of(1, 1).numbers["mutation"][0],)
+    key = (grouping_keys_of(1, 1)["mutation"][0],)
 
     def asked(number: int) -> tuple[int, int, dict[str, Any]]:
         name = f"{number}-{'c' * NAME_CHARS}"

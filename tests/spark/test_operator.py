@@ -22,7 +22,7 @@ from streaming.laws.law import StepContext
 from streaming.laws.shard import STATE_VERSION
 
 ALICE = "user=alice"
-KEY = (grouping_keys_of(SHARDS, TASKS).numbers["mutation"][0],)
+KEY = (grouping_keys_of(SHARDS, TASKS)["mutation"][0],)
 
 
 def alice(name: str, at_ms: int, mutations: int, **fields: Any) -> tuple[int, int, dict[str, Any]]:

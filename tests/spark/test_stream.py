@@ -28,7 +28,7 @@ from streaming.laws.mutation import table as mutation_table
 from streaming.laws.name_hashes import shard_of
 from streaming.laws.shard import step
 
-NUMBERS = grouping_keys_of(SHARDS, TASKS).numbers["mutation"]
+NUMBERS = grouping_keys_of(SHARDS, TASKS)["mutation"]
 USERS = 25
 LIMIT_S = 90
 Row = dict[str, Any]

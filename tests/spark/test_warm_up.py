@@ -45,7 +45,7 @@ for traces in sys.argv[1:]:
     replay_local(policies, events)
 assert not shard.dead_letters
 asked = [(schemas.EVENT, n, request(str(n), n, 1, subject="user=alice")) for n in range(3)]
-key = (grouping_keys_of(SHARDS, TASKS).numbers["mutation"][0],)
+key = (grouping_keys_of(SHARDS, TASKS)["mutation"][0],)
 for sent in (), [b"sent again ten x"] * 2:
     arrow = record_columns(asked, sent=sent)
     assert list(group_function(LIVE)(key, iter([arrow]), FakeGroupState()))

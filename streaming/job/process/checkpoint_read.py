@@ -159,7 +159,7 @@ def _shards(path: Path, version: int, shards: int, tasks: int) -> Iterator[Shard
             )
         try:
             candidate, law, shard = law_of_key(key, shards, tasks)
-        except (KeyError, StopIteration) as error:
+        except (ValueError, StopIteration) as error:
             raise StateError(f"{path}: no law has the number {key}; the checkpoint is damaged") from error
         store = stores.of(law, shard)
         body = SpilledBody.of(raw, store).body

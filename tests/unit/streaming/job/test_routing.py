@@ -60,7 +60,7 @@ def rows_of(batches: Any) -> list[tuple[Any, ...]]:
 
 def expected(origins: tuple[int, int], name: str, ts: int | None, **more: Any) -> list[tuple[Any, ...]]:
     more |= {"shards": SHARDS, "max_ahead_ms": AHEAD_MS}
-    numbers = grouping_keys_of(SHARDS, TASKS).numbers
+    numbers = grouping_keys_of(SHARDS, TASKS)
     found = []
     for i, value in enumerate(VALUES):
         for place in routes(value, default_id=name.format(i), default_ts=ts, **more):
@@ -97,7 +97,7 @@ def test_live_records_go_where_the_parser_sends_them(
     assert sorted((row[3], row[-1]) for row in far) == [
         (i, orjson.loads(VALUES[i])) for i in range(len(VALUES) - 3, len(VALUES))
     ]
-    assert {row[0] for row in far} <= set(grouping_keys_of(SHARDS, TASKS).numbers[LAWS.reporting.name])
+    assert {row[0] for row in far} <= set(grouping_keys_of(SHARDS, TASKS)[LAWS.reporting.name])
     assert {row[1] for row in far} == {schemas.USAGE}
 
 
@@ -110,7 +110,7 @@ def test_single_requests_go_by_the_key_that_is_said() -> None:
     routed = pa.array([key.encode() for key in keys])
     both = pa.concat_batches([reports, batch.append_column("routing_key", routed)])
     found = rows_of(live_router(NAMES, SHARDS, TASKS, max_ahead_ms=AHEAD_MS)([both]))
-    numbers = grouping_keys_of(SHARDS, TASKS).numbers[LAWS.on_requests.name]
+    numbers = grouping_keys_of(SHARDS, TASKS)[LAWS.on_requests.name]
     own = {row[3]: row[0] for row in found if row[1] == schemas.EVENT}
     assert own == {i: numbers[shard_of(key, SHARDS)] for i, key in enumerate(keys)}
     origins = schemas.USAGE, schemas.TICK
@@ -126,7 +126,7 @@ def test_packed_reports_on_the_topic_of_requests_are_buried_as_single_ones_are()
     batch = batch.set_column(5, "value", pa.array([value] * 2, pa.binary()))
     routed = live_router(NAMES, SHARDS, TASKS, max_ahead_ms=AHEAD_MS)([batch])
     whole, *cut = [row for rows in routed for row in rows.to_pylist()]
-    numbers = grouping_keys_of(SHARDS, TASKS).numbers
+    numbers = grouping_keys_of(SHARDS, TASKS)
     assert (whole["offset"], whole["origin"], whole["value"]) == (0, schemas.PACKED_EVENT, value)
     assert {row["grouping_key"] for row in cut} <= set(numbers["shares"])
     shard = numbers[LAWS.on_requests.name].index(whole["grouping_key"])
@@ -148,7 +148,7 @@ def test_policies_go_where_they_are_asked_for() -> None:
     topic = pa.array([schemas.POLICY] * len(policies), pa.int32())
     batch = batch.set_column(0, "origin", topic).set_column(5, "value", pa.array(policies, pa.binary()))
     origins = schemas.USAGE, schemas.TICK
-    numbers = grouping_keys_of(SHARDS, TASKS).numbers
+    numbers = grouping_keys_of(SHARDS, TASKS)
     wanted = [
         (numbers[law][shard], schemas.POLICY, 0, i, 7, header_of(i), value)
         for i, value in enumerate(policies)
@@ -174,7 +174,7 @@ def test_lines_of_files_have_no_time_of_their_own() -> None:
     origins = schemas.EVENT, schemas.POLICY
     found = rows_of(line_router(("f",), timeline.to_json(), SHARDS, TASKS)([batch]))
     assert found == expected(origins, "f:{}", None, timeline=timeline)
-    shares = grouping_keys_of(SHARDS, TASKS).numbers["shares"]
+    shares = grouping_keys_of(SHARDS, TASKS)["shares"]
     assert {row[3] for row in found if row[0] in shares} == {6, 7, 8, 9, 10}
 
 
