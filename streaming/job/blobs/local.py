@@ -16,7 +16,6 @@ import pyarrow as pa
 from cachetools import LRUCache
 
 from streaming.contract.errors import StateError
-from streaming.job.spark.settings import local_folder
 from streaming.state.body import unpacked
 
 MAPPED_MAX: Final = 256
@@ -51,17 +50,6 @@ class BlobStores:
             for hidden in self.folder.glob("*/.*"):
                 if time.time() - hidden.stat().st_mtime > LEFT_S:
                     hidden.unlink()
-
-
-def blob_stores_of(checkpoint: str, batches_kept: int) -> BlobStores | None:
-    """Where a checkpoint's segments lie; None if it is not in a file system that a Python worker can map.
-
-    Args:
-        checkpoint: folder or URI.
-        batches_kept: how many batches back Spark may ask for the state again.
-    """
-    folder = local_folder(checkpoint)
-    return None if folder is None else BlobStores(folder=segments_folder(folder), batches_kept=batches_kept)
 
 
 def segments_folder(checkpoint: Path) -> Path:

@@ -10,11 +10,11 @@ from pyspark.sql import SparkSession
 from streaming.contract.errors import WeirError
 from streaming.job.blobs.cache import SegmentCache
 from streaming.job.blobs.files import ATTEMPTS_MIN, Files
-from streaming.job.blobs.local import BlobStores, blob_stores_of
+from streaming.job.blobs.local import BlobStores, segments_folder
 from streaming.job.blobs.object_store import ObjectStore
 from streaming.job.blobs.remote import RemoteBlobStores
 from streaming.job.blobs.webhdfs import DEFAULT_PORT, WebHdfs
-from streaming.job.spark.settings import JobSettings
+from streaming.job.spark.settings import JobSettings, local_folder
 
 Configured = Callable[[str], str]
 """Value of a key of Hadoop's configuration; empty: it has none."""
@@ -46,9 +46,10 @@ def stores_of(
     if parts.scheme == HDFS:
         files = webhdfs(parts, settings, context.sparkUser())
         return remote_stores(checkpoint, batches_kept, settings, files)
-    local = blob_stores_of(checkpoint, batches_kept)
-    if local is not None:
-        local.tidy()
+    if (folder := local_folder(checkpoint)) is None:
+        return None
+    local = BlobStores(folder=segments_folder(folder), batches_kept=batches_kept)
+    local.tidy()
     return local
 
 

@@ -3,16 +3,21 @@
 import os
 import stat
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pyarrow as pa
 import pytest
 
 from streaming.contract.errors import StateError
-from streaming.job.blobs.local import BlobStores, FileBlobStore, blob_stores_of
+from streaming.job.blobs.local import BlobStores, FileBlobStore
+from streaming.job.blobs.places import stores_of
+from streaming.job.spark.settings import JobSettings
 from streaming.state.body import packed
 
 ROWS = pa.RecordBatch.from_pydict({"subject": ["a", "b"], "tokens": [0.1, float("inf")]})
+SPARK: Any = SimpleNamespace(sparkContext=None)
+"""Its configuration is asked for those that are far away alone."""
 
 
 def test_a_segment_comes_back_from_another_process_blob_store(tmp_path: Path) -> None:
@@ -174,12 +179,12 @@ def test_what_may_not_last_gets_no_name(
 )
 def test_segments_lie_in_the_checkpoint(checkpoint: str, folder: str) -> None:
     """Whoever copies the one has the other."""
-    blob_stores = blob_stores_of(checkpoint, 100)
+    blob_stores = stores_of(checkpoint, 100, JobSettings(), SPARK)
     assert blob_stores is not None
     assert blob_stores.of("mutation", 3) == FileBlobStore(Path(folder), 100)
 
 
-@pytest.mark.parametrize("checkpoint", ["hdfs://host/c", "s3a://bucket/c"])
+@pytest.mark.parametrize("checkpoint", ["gs://bucket/c", "abfs://host/c"])
 def test_what_cannot_be_mapped_has_no_segments(checkpoint: str) -> None:
     """All rows then stay in Spark's state, as they were before there were segments."""
-    assert blob_stores_of(checkpoint, 100) is None
+    assert stores_of(checkpoint, 100, JobSettings(), SPARK) is None
