@@ -4,6 +4,7 @@ Without Numba, which enforcers would wait for."""
 
 import struct
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any, Final
 
 import numpy as np
@@ -87,6 +88,16 @@ def opened(value: bytes | pa.Buffer) -> tuple[str, pa.RecordBatch]:
         return reader.schema.metadata[TYPE].decode(), reader.read_next_batch()
 
 
+@contextmanager
+def _reading() -> Iterator[None]:
+    """Have whatever bytes that are no stream make their reader raise as a BadEvent; a decorator, too."""
+    try:
+        yield
+    except (pa.ArrowException, OSError, struct.error, UnicodeDecodeError, OverflowError) as error:
+        raise BadEvent(f"not an Arrow IPC stream: {error}; {CONTENT_TYPE} was expected") from error
+
+
+@_reading()
 def unpack(value: bytes | pa.Buffer) -> tuple[str, pa.RecordBatch]:
     """The type and the rows of a packed record, all batches of its stream as one.
 
@@ -96,63 +107,6 @@ def unpack(value: bytes | pa.Buffer) -> tuple[str, pa.RecordBatch]:
     Raises:
         BadEvent: it is none, says no type, has no row or column, or is too large decompressed.
     """
-    try:
-        return _unpack(value)
-    except (pa.ArrowException, OSError, struct.error, UnicodeDecodeError, OverflowError) as error:
-        raise BadEvent(f"not an Arrow IPC stream: {error}; {CONTENT_TYPE} was expected") from error
-
-
-def schema_of(value: bytes | pa.Buffer) -> tuple[str, pa.Schema]:
-    """The type and the columns of a packed record's rows, of which nothing else is read.
-
-    Raises:
-        BadEvent: it is none, or says no type.
-    """
-    try:
-        with pa.ipc.open_stream(value) as reader:
-            return _type_in(reader.schema), reader.schema
-    except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
-        raise BadEvent(f"not an Arrow IPC stream: {error}; {CONTENT_TYPE} was expected") from error
-
-
-def _type_in(schema: pa.Schema) -> str:
-    named = (schema.metadata or {}).get(TYPE)
-    if named is None:
-        raise BadEvent("weir.type: missing in the schema's metadata; the type of the rows was expected")
-    return str(named.decode())
-
-
-def columns_in(
-    value: bytes | pa.Buffer, type: str, names: Sequence[str], optional: Sequence[str] = ()
-) -> dict[str, pa.Array]:
-    """Some columns of a packed record, in the forms of `unpack` but for dictionaries; no other is read.
-
-    Raises:
-        BadEvent: it is none of this type, is too large decompressed, or lacks one of `names`.
-    """
-    try:
-        _check_size(value)
-        with pa.ipc.open_stream(value) as reader:
-            schema = reader.schema
-        if (schema.metadata or {}).get(TYPE) != type.encode() or set(names) - set(schema.names):
-            raise BadEvent(f"not of type {type} with the columns {', '.join(names)}")
-        found = [*names, *(name for name in optional if name in schema.names)]
-        places = [schema.get_field_index(name) for name in found]
-        if -1 in places:
-            raise BadEvent("a column stands there twice; columns of different names were expected")
-        options = pa.ipc.IpcReadOptions(included_fields=places, use_threads=False)
-        with pa.ipc.open_stream(value, options=options) as reader:
-            table = reader.read_all()
-        table.validate(full=True)
-        # One batch is the rule; where there are more, theirs are put together.
-        columns = [pa.concat_arrays(table[name].unify_dictionaries().chunks) for name in found]
-        _check_decoded(sum(map(_bytes_of, columns)))
-    except (pa.ArrowException, OSError, struct.error, UnicodeDecodeError, OverflowError) as error:
-        raise BadEvent(f"not an Arrow IPC stream: {error}; {CONTENT_TYPE} was expected") from error
-    return {name: _decoded(plain_form(column)) for name, column in zip(found, columns, strict=True)}
-
-
-def _unpack(value: bytes | pa.Buffer) -> tuple[str, pa.RecordBatch]:
     _check_size(value)
     with pa.ipc.open_stream(value) as reader:
         schema = reader.schema
@@ -177,6 +131,52 @@ def _unpack(value: bytes | pa.Buffer) -> tuple[str, pa.RecordBatch]:
     _check_decoded(decoded_bytes(rows))
     columns = [plain_form(column) for column in rows.columns]
     return type, pa.RecordBatch.from_arrays(columns, rows.schema.names)
+
+
+@_reading()
+def schema_of(value: bytes | pa.Buffer) -> tuple[str, pa.Schema]:
+    """The type and the columns of a packed record's rows, of which nothing else is read.
+
+    Raises:
+        BadEvent: it is none, or says no type.
+    """
+    with pa.ipc.open_stream(value) as reader:
+        return _type_in(reader.schema), reader.schema
+
+
+def _type_in(schema: pa.Schema) -> str:
+    named = (schema.metadata or {}).get(TYPE)
+    if named is None:
+        raise BadEvent("weir.type: missing in the schema's metadata; the type of the rows was expected")
+    return str(named.decode())
+
+
+@_reading()
+def columns_in(
+    value: bytes | pa.Buffer, type: str, names: Sequence[str], optional: Sequence[str] = ()
+) -> dict[str, pa.Array]:
+    """Some columns of a packed record, in the forms of `unpack` but for dictionaries; no other is read.
+
+    Raises:
+        BadEvent: it is none of this type, is too large decompressed, or lacks one of `names`.
+    """
+    _check_size(value)
+    with pa.ipc.open_stream(value) as reader:
+        schema = reader.schema
+    if (schema.metadata or {}).get(TYPE) != type.encode() or set(names) - set(schema.names):
+        raise BadEvent(f"not of type {type} with the columns {', '.join(names)}")
+    found = [*names, *(name for name in optional if name in schema.names)]
+    places = [schema.get_field_index(name) for name in found]
+    if -1 in places:
+        raise BadEvent("a column stands there twice; columns of different names were expected")
+    options = pa.ipc.IpcReadOptions(included_fields=places, use_threads=False)
+    with pa.ipc.open_stream(value, options=options) as reader:
+        table = reader.read_all()
+    table.validate(full=True)
+    # One batch is the rule; where there are more, theirs are put together.
+    columns = [pa.concat_arrays(table[name].unify_dictionaries().chunks) for name in found]
+    _check_decoded(sum(map(_bytes_of, columns)))
+    return {name: _decoded(plain_form(column)) for name, column in zip(found, columns, strict=True)}
 
 
 def _of_one_type(type: str, rows: pa.RecordBatch) -> pa.RecordBatch:
@@ -251,9 +251,7 @@ def _is_text(kind: pa.DataType) -> bool:
 
 
 def _is_list(kind: pa.DataType) -> bool:
-    return bool(
-        pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind)
-    )
+    return bool(pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind))
 
 
 def check_type(kind: pa.DataType, name: str) -> None:
