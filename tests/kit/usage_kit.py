@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import orjson
 
 from streaming.columns.outputs import Decided
@@ -65,7 +66,12 @@ def reports_of(entries: Iterable[Entry]) -> tuple[Reports, list[Entry]]:
             before.append(len(ticks))
         else:
             ticks.append(entry)
-    return intake.reports_of(put, before), ticks
+    return report_columns(put, before), ticks
+
+
+def report_columns(events: Sequence[tuple[int, GroupUsage]], ticks: Sequence[int]) -> Reports:
+    """Reports that were parsed one by one, each with its record, in order; so many ticks come before each."""
+    return intake._rows(intake._parsed(events), np.arange(len(events)), np.array(ticks, np.int64))
 
 
 def batch_from(entries: list[Entry], timeline: PolicyTimeline, *, end: bool = False) -> Batch:

@@ -13,7 +13,7 @@ from streaming.columns.compiled import lean
 from streaming.contract.usage_events import DIMENSIONS
 from streaming.laws.law import Entry
 from streaming.laws.row_fields import ends_of
-from streaming.laws.shares.intake import Reports, reports_of
+from streaming.laws.shares.intake import Reports
 from streaming.laws.shares.law import FREE, NOT_REPORTED, THROTTLED, Codes, Doubles, Flags
 from streaming.laws.shares.report_rows import NOT_SAID
 from streaming.laws.shares.rounds import HUNGRY_PARTS, NO_SOURCE
@@ -297,11 +297,6 @@ def steps_of(
     _sort(group, first.copy(), slot, number, reports.period_ms, reports.counts, reports.throttled_ms,
           steps.event, steps.slot, steps.used, steps.throttled)  # fmt: skip
     return steps
-
-
-def no_reports() -> Reports:
-    """None."""
-    return reports_of([], [])
 
 
 def _last_source(reports: Reports, ticks: Sequence[Entry]) -> int:

@@ -141,21 +141,9 @@ def _rows(whole: ReportPart, order: Integers, ticks: Integers) -> Reports:
     )
 
 
-def reports_of(events: Sequence[tuple[int, GroupUsage]], ticks: Sequence[int]) -> Reports:
-    """Reports that were parsed one by one, each with its record, in their order.
-
-    >>> from streaming.contract.usage_events import GroupReport
-    >>> told = GroupReport(counts=(600, 0, 0, 0), throttled_ms=(None, 20, None, None))
-    >>> event = GroupUsage(id="e", ts=7, at=7, broker="b1", period_ms=1000, usage=(("rg1", told),))
-    >>> reports = reports_of([(3, event)], [0])
-    >>> reports.counts.tolist(), reports.throttled_ms.tolist(), reports.groups.to_pylist()
-    ([[600, 0, 0, 0]], [[-1, 20, -1, -1]], ['rg1'])
-
-    Args:
-        events: see above.
-        ticks: how many ticks come before each.
-    """
-    return _rows(_parsed(events), np.arange(len(events)), np.array(ticks, np.int64))
+def no_reports() -> Reports:
+    """None."""
+    return _rows(_parsed([]), _NONE, _NONE)
 
 
 def _parsed(events: Sequence[tuple[int, GroupUsage]]) -> ReportPart:

@@ -29,12 +29,11 @@ from streaming.laws.shares.columns import (
     Told,
     no_limits,
     no_pending,
-    no_reports,
     no_told,
     steps_of,
     with_room,
 )
-from streaming.laws.shares.intake import ReportBatch
+from streaming.laws.shares.intake import ReportBatch, no_reports
 from streaming.laws.shares.limits import limits_of
 from streaming.laws.shares.rounds import NO_SOURCE
 from streaming.laws.shares.share_rows import rows_of

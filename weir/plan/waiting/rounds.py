@@ -11,8 +11,7 @@ from streaming.columns.outputs import DecisionRows
 from streaming.contract.events import Tick
 from streaming.contract.usage_events import DIMENSIONS
 from streaming.laws.law import FOR_EVER, Batch, Entry, LawSpec
-from streaming.laws.shares.columns import no_reports
-from streaming.laws.shares.intake import ReportBatch, Reports
+from streaming.laws.shares.intake import ReportBatch, Reports, no_reports
 from streaming.laws.shares.rounds import NO_SOURCE
 from streaming.policy.groups import round_rules
 from streaming.policy.timeline import PolicyTimeline

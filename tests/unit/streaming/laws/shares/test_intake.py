@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pack_kit import packed
 from property_kit import tries
+from usage_kit import report_columns
 
 from streaming.columns.records import NameColumn, Records, unpacked
 from streaming.contract.decisions import DEADLETTER
@@ -19,7 +20,7 @@ from streaming.contract.usage_events import GroupUsage
 from streaming.laws.law import Batch, StepContext
 from streaming.laws.registry import LAWS
 from streaming.laws.shard import step
-from streaming.laws.shares.intake import ReportIntake, Reports, reports_of
+from streaming.laws.shares.intake import ReportIntake, Reports
 from streaming.laws.shares.table import SharesTable
 from streaming.policy.timeline import PolicyTimeline
 
@@ -101,7 +102,7 @@ def test_columns_say_what_the_parser_says(sent: Sent, data: st.DataObject) -> No
             rows.append((i, event))
             before.append(ticks)
         ticks += isinstance(event, Tick)
-    assert told(reports) == told(reports_of(rows, before))
+    assert told(reports) == told(report_columns(rows, before))
     assert [tick.event for tick in reported.ticks] == sorted(
         (event for event in parsed if isinstance(event, Tick)), key=lambda tick: tick.at
     )

@@ -3,10 +3,11 @@
 
 from hypothesis import given
 from hypothesis import strategies as st
+from usage_kit import report_columns
 
 from streaming.contract.fields import INT64_MAX
 from streaming.contract.usage_events import GroupReport, GroupUsage
-from streaming.laws.shares.intake import Reports, reports_of
+from streaming.laws.shares.intake import Reports
 from streaming.laws.shares.report_rows import NOT_SAID
 
 counts = st.tuples(*[st.sampled_from([0, 1, 600, INT64_MAX])] * 4)
@@ -49,4 +50,4 @@ def test_what_was_put_stands_there(put: list[GroupUsage]) -> None:
         for source, event in enumerate(put) for usage in event.usage
     ]  # fmt: skip
     before = [source // 2 for source in range(len(put))]
-    assert read_back(reports_of(list(enumerate(put)), before)) == expected
+    assert read_back(report_columns(list(enumerate(put)), before)) == expected
