@@ -1,7 +1,6 @@
 """What a step of a law wrote: rows for the sinks."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final, NamedTuple, Self
 
@@ -29,12 +28,14 @@ class _Decisions(ABC):
 
     Attributes:
         type: of all of them.
+        rows: columns, `id` and `ts` (event time, ms) among them.
         source: index of the record that each answers.
         keys: their keys, Arrow text.
         key: number of each one's key; None: `keys` has one for each.
     """
 
     type: str
+    rows: pa.RecordBatch
     source: Integers
     keys: pa.Array
     key: Integers | None = None
@@ -43,17 +44,13 @@ class _Decisions(ABC):
         return len(self.source)
 
     @property
-    @abstractmethod
     def ts(self) -> Integers:
         """Event time, ms."""
+        return self.rows["ts"].to_numpy()  # type: ignore[no-any-return]
 
     @abstractmethod
     def values(self, end: str) -> pa.Array:
         """Their bytes, each with `end` behind it."""
-
-    @abstractmethod
-    def ids(self) -> pa.Array:
-        """Their ids, Arrow text."""
 
     def column(self, name: str) -> pa.Array:
         """One of the columns of `Outputs`; `line`: values with a newline."""
@@ -65,7 +62,7 @@ class _Decisions(ABC):
             case "key":
                 return self.keys if self.key is None else self.keys.take(pa.array(self.key))
             case "id":
-                return self.ids()
+                return self.rows["id"].cast(pa.string())
             case "ts" | "source":
                 return pa.array(getattr(self, name))
         return pa.repeat(pa.scalar({"sink": DECISIONS, "type": self.type}[name]), len(self))
@@ -75,75 +72,32 @@ class _Decisions(ABC):
         keys = np.diff(bytes_in(self.keys)[1])
         return np.diff(bytes_in(self.values(""))[1]) + (keys if self.key is None else keys[self.key])
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DecisionTexts(_Decisions):
-    """Decisions that were written one by one.
-
-    Attributes:
-        texts: the bytes of each.
-        names: the id of each.
-        times: event time of each, ms.
-        routing: the text that each one's partition is chosen by; None: its key.
-    """
-
-    texts: Sequence[bytes]
-    names: Sequence[str]
-    times: Sequence[int]
-    routing: pa.Array | None = None
-
-    @property
-    def ts(self) -> Integers:
-        """Event time, ms."""
-        return np.array(self.times, dtype=np.int64)
-
-    def values(self, end: str) -> pa.Array:
-        """Their bytes, each with `end` behind it."""
-        return pa.array([text + end.encode() for text in self.texts], pa.large_binary())
-
-    def ids(self) -> pa.Array:
-        """Their ids, Arrow text."""
-        return pa.array(self.names, pa.string())
-
-    def take(self, which: Integers) -> Self:
-        """Some of them, in this order."""
-        taken = pa.array(which)
-        return replace(
-            self, source=self.source[which], keys=self.keys.take(taken),
-            texts=[self.texts[i] for i in which], names=[self.names[i] for i in which],
-            times=[self.times[i] for i in which],
-            routing=None if self.routing is None else self.routing.take(taken),
-        )  # fmt: skip
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DecisionRows(_Decisions):
-    """Decisions, a column a field.
-
-    Attributes:
-        rows: columns in the order of docs/contract.md's example, `id` and `ts` among them, `type` not.
-    """
-
-    rows: pa.RecordBatch
-
-    @property
-    def ts(self) -> Integers:
-        """Event time, ms."""
-        return self.rows["ts"].to_numpy()  # type: ignore[no-any-return]
-
-    def values(self, end: str) -> pa.Array:
-        """Their bytes, each with `end` behind it."""
-        return objects(self.type, self.rows, end=end)
-
-    def ids(self) -> pa.Array:
-        """Their ids, Arrow text."""
-        return self.rows["id"].cast(pa.string())
-
     def take(self, which: Integers) -> Self:
         """Some of them, in this order."""
         taken = pa.array(which)
         keys, key = (self.keys.take(taken), None) if self.key is None else (self.keys, self.key[which])
         return replace(self, rows=self.rows.take(taken), source=self.source[which], keys=keys, key=key)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DecisionTexts(_Decisions):
+    """Decisions that were written one by one: `rows` has the bytes of each as `value`, and the text that its
+    partition is chosen by, if that is not its key.
+    """
+
+    def values(self, end: str) -> pa.Array:
+        """Their bytes, each with `end` behind it."""
+        texts = self.rows["value"]
+        return pa.array([text + end.encode() for text in texts.to_pylist()], texts.type) if end else texts
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DecisionRows(_Decisions):
+    """Decisions, a column a field: `rows` in the order of docs/contract.md's example, without `type`."""
+
+    def values(self, end: str) -> pa.Array:
+        """Their bytes, each with `end` behind it."""
+        return objects(self.type, self.rows, end=end)
 
     def largest(self) -> int:
         """A bound of `sizes`, without writing anything: six bytes of JSON for one of text."""

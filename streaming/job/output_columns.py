@@ -123,8 +123,7 @@ def _partitions(decided: Decided, partitions: int) -> Integers:
     if not routing:
         names = partition_of(decided.keys, partitions)
         return names if decided.key is None else names[decided.key]
-    column = decided.rows[routing] if isinstance(decided, DecisionRows) else decided.routing
-    assert column is not None, f"a decision of type {decided.type} without its {routing}"
+    column = decided.rows[routing]
     words = column if pa.types.is_dictionary(column.type) else column.dictionary_encode()
     found: Integers = partition_of(words.dictionary, partitions)[words.indices.to_numpy()]
     return found

@@ -282,22 +282,27 @@ class DecisionForm:
         """Whom a decision is about: the record key, and the name in summaries."""
         return "/".join(decision[name] for name in self.subject)
 
-    def columns(self, decided: Sequence[tuple[int, Decision]]) -> DecisionTexts:
+    def columns(self, decided: Sequence[tuple[int, Decision]], at: int | None = None) -> DecisionTexts:
         """Decisions that were made one by one, as columns.
 
         Args:
             decided: (source of the record answered, decision) in the order decided; a decision holds at
                 least `type`, `id`, `ts` and what names its subject.
+            at: when all of them are said, ms; None: each at its own `ts`.
         """
         made = [decision for _, decision in decided]
+        rows = {
+            "id": pa.array([one["id"] for one in made], pa.string()),
+            "ts": pa.array([one["ts"] if at is None else at for one in made], pa.int64()),
+            "value": pa.array(map(orjson.dumps, made), pa.large_binary()),
+        }
+        if self.routing:
+            rows[self.routing] = pa.array([one[self.routing] for one in made], pa.string())
         return DecisionTexts(
             type=self.type,
+            rows=pa.RecordBatch.from_pydict(rows),
             source=np.array([source for source, _ in decided], dtype=np.int64),
             keys=pa.array(map(self.subject_of, made), pa.string()),
-            texts=list(map(orjson.dumps, made)),
-            names=[decision["id"] for decision in made],
-            times=[decision["ts"] for decision in made],
-            routing=pa.array([one[self.routing] for one in made], pa.string()) if self.routing else None,
         )
 
 

@@ -10,7 +10,6 @@ clock, so a log is repeated alike however it is cut into batches, except for the
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from typing import Final
 
 import numpy as np
@@ -125,7 +124,7 @@ class Refresh:
             (0, {**orjson.loads(value), "repeat": True})
             for value in self._rows["value"].filter(pa.array(due)).to_pylist()
         ]
-        return replace(self._form.columns(again), times=[now] * len(again))
+        return self._form.columns(again, now)
 
     def _put(self, name: str, which: Flags, value: int) -> None:
         """Write a number into a column of some rows."""

@@ -5,7 +5,6 @@ policy means for a balance is settled.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import Final, Self
 
 import numpy as np
@@ -137,7 +136,7 @@ class MutationTable(SubjectTable, LawState):
         paid = [text if said else None for text, said in zip(texts, repeated, strict=True)]
         self._note(rows, pa.array(paid, pa.binary()), now)
         stated = [(0, said) for said in repeated if said]
-        return replace(FORM.columns(stated), times=[now] * len(stated)) if stated else None
+        return FORM.columns(stated, now) if stated else None
 
     def _note(self, rows: Integers, said: pa.Array, at: int) -> None:
         """Keep what was said of these rows at a time (ms); null: nothing that must be said again."""

@@ -137,8 +137,9 @@ def test_dead_letters_and_texts_leave_one_by_one_before_and_between() -> None:
     outputs = Outputs(columns=[admissions(20)])
     outputs.add_dead_letter(b'{"type":"dead_letter"}', ts=None, source=0)
     values = [b'{"type":"limit","id":"l"}'] * 20
+    own = {"id": ["l"] * 20, "ts": [0] * 20, "value": pa.array(values, pa.large_binary())}
     text = DecisionTexts(
-        type="limit", texts=values, names=["l"] * 20, keys=pa.array(["p"] * 20), times=[0] * 20,
+        type="limit", rows=pa.RecordBatch.from_pydict(own), keys=pa.array(["p"] * 20),
         source=np.zeros(20, np.int64),
     )  # fmt: skip
     outputs.add(text)
