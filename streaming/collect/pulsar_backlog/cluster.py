@@ -44,11 +44,10 @@ class Closings:
     that may be by much; then the publish time of the message behind the ledger tells more (`refine`).
     """
 
-    __slots__ = ("_loose", "_open", "_times")
+    __slots__ = ("_open", "_times")
 
     def __init__(self) -> None:
-        self._times: dict[int, int] | None = None
-        self._loose: set[int] = set()
+        self._times: dict[int, tuple[int, bool]] | None = None
         self._open: tuple[int, int] | None = None
 
     def take(self, log: TopicLog, at_ms: int) -> None:
@@ -56,28 +55,26 @@ class Closings:
         created = self._created(log)
         # A broker's clock before ours must not close ledgers in the future.
         known_by = at_ms if created is None else min(at_ms, created)
-        before, first = self._times or {}, self._times is None
         closed = [one.id for one in log.ledgers[: log.closed]]
-        self._times = {ledger: before.get(ledger, known_by) for ledger in closed}
-        if first:
-            exact = closed[-1:] if created is not None else []
-            self._loose.update(closed)
-            self._loose.difference_update(exact)
-        self._loose.intersection_update(closed)
+        before = self._times or {}
+        # At the first look only the last one's time is exact, if any is.
+        loose = len(closed) - (created is not None) if self._times is None else 0
+        self._times = {
+            ledger: before.get(ledger, (known_by, number < loose)) for number, ledger in enumerate(closed)
+        }
 
     def time(self, ledger: int) -> int | None:
         """By when it was closed, ms since the epoch; None: it is open."""
-        return None if self._times is None else self._times.get(ledger)
+        return (self._times or {}).get(ledger, (None, False))[0]
 
     def loose(self, ledger: int) -> bool:
         """Whether it may have been closed long before that."""
-        return ledger in self._loose
+        return (self._times or {}).get(ledger, (None, False))[1]
 
     def refine(self, ledger: int, published: int) -> None:
         """The first message behind it was published at `published`."""
         if self._times is not None and ledger in self._times:
-            self._times[ledger] = min(self._times[ledger], published)
-            self._loose.discard(ledger)
+            self._times[ledger] = min(self._times[ledger][0], published), False
 
     def _created(self, log: TopicLog) -> int | None:
         """When the open ledger was created; None also while Pulsar still tells when the one before was."""
