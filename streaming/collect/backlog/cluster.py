@@ -98,7 +98,7 @@ class NotKnown(CannotEvict):
 
 
 class BacklogCluster(Protocol):
-    """A cluster that holds backlogs."""
+    """A cluster that holds backlogs; it is looked at before anything else is asked of it."""
 
     async def look(self, wants: RoundQuestion) -> RoundResult:
         """Read all topics.

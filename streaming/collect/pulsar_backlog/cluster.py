@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Final
 from urllib.parse import quote
 
-from streaming.collect.backlog.cluster import CannotEvict, Eviction, Order, RoundQuestion, RoundResult, now_ms
+from streaming.collect.backlog.cluster import RoundQuestion, RoundResult, now_ms
 from streaming.collect.pulsar.limits import topic_path
 from streaming.collect.pulsar.readings import is_users
 from streaming.collect.pulsar.rest import Rest, RestError, part, told
@@ -157,17 +157,17 @@ class PulsarBacklogs:
 
     def __init__(self, rest: Rest, settings: PulsarCollectSettings) -> None:
         self._rest, self._topics_max = rest, settings.topics_max
-        self._evictor = Evictor(rest)
-        self.carry_out = self._evictor.carry_out
+        evictor = Evictor(rest)
+        self.prepare, self.carry_out = evictor.prepare, evictor.carry_out
         self._listing = Listing(rest)
         self._memories: dict[str, _Memory] = {}
-        self._met = False
 
     async def look(self, wants: RoundQuestion) -> RoundResult:
         """Read all topics (see BacklogCluster)."""
         looked = RoundResult()
         self._rest.ask_again()
-        await self._meet()
+        # Who is asked sends on to the one that has the topic.
+        self._rest.trust_brokers(await self._rest.names("/admin/v2/brokers"))
         listed = await self._listing.list(looked)
         topics, beyond = listed[: self._topics_max], len(listed) - self._topics_max
         if beyond > 0:
@@ -179,17 +179,8 @@ class PulsarBacklogs:
         await self._read_all(topics, wants, looked)
         return looked
 
-    async def prepare(self, order: Order) -> Eviction | None:
-        """What carrying out an order comes to, as things are now."""
-        try:
-            await self._meet(again=False)
-        except RestError as failure:
-            raise CannotEvict(str(failure)) from failure
-        return await self._evictor.prepare(order)
-
     async def passed(self, topic: str, subscriptions: Sequence[tuple[str, Position]]) -> list[bool | None]:
         """Whether each of these subscriptions of a topic has come to a position, or further."""
-        await self._meet(again=False)
         try:
             log = await log_of(self._rest, topic)
         except RestError as failure:
@@ -197,16 +188,6 @@ class PulsarBacklogs:
                 return [None] * len(subscriptions)
             raise
         return [has_passed(log, name, position) for name, position in subscriptions]
-
-    async def _meet(self, *, again: bool = True) -> None:
-        """Learn which brokers there are: who is asked sends on to the one that has the topic.
-
-        Raises:
-            RestError: no answer of use.
-        """
-        if again or not self._met:
-            self._rest.trust_brokers(await self._rest.names("/admin/v2/brokers"))
-            self._met = True
 
     async def _read_all(self, topics: Iterable[str], wants: RoundQuestion, looked: RoundResult) -> None:
         """As many at a time as calls may be under way: more would only wait in memory."""
