@@ -1,18 +1,24 @@
-"""Where an event belongs: its law, and the routing key whose events must be seen in order."""
+"""Where an event belongs: its law, and the routing key whose events must be seen in order.
+
+And which policies concern which law: a shard is sent, and keeps, those only that it may ask for.
+"""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import Final
 
 from streaming.contract.errors import BadEvent
 from streaming.contract.events import MAX_AHEAD_MS, Alive, PolicyChange, Tick
 from streaming.laws.law import LawSpec
 from streaming.laws.name_hashes import shard_of
-from streaming.laws.policy_routing import concerned
 from streaming.laws.registry import LAWS
+from streaming.policy.policy_set import Section, parse_path
 from streaming.policy.timeline import PolicyTimeline
 
 LawShards = tuple[str, Sequence[int]]
 """A law, and numbers of its shards."""
+_NO_LIMITS: Final = frozenset({"resourcegroup"})
+"""What a namespace may say and no law asks for: its group matters where its traffic is counted."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,3 +103,29 @@ def _everywhere(laws: tuple[LawSpec, ...], shards: int) -> Iterator[LawShards]:
 
 def _broadcast(found: Iterator[LawShards], value: bytes) -> list[Route]:
     return [Route(law=law, shard=shard, for_all=True, value=value) for law, own in found for shard in own]
+
+
+def concerned(change: PolicyChange) -> Iterator[tuple[LawSpec, str | None]]:
+    """The laws that a change is for, each with the routing key that it is for; None: any routing key."""
+    try:
+        entry = parse_path(change.path)
+    except BadEvent:
+        yield LAWS.reporting, None
+        return
+    for law in LAWS.by_name.values():
+        if entry.section in law.sections:
+            yield law, law.routing_key_of_policy(entry)
+        elif law.versioned or law is LAWS.reporting:
+            yield law, None
+
+
+def take(change: PolicyChange, law: LawSpec, timeline: PolicyTimeline) -> None:
+    """Bring a checked change into the timeline of a law."""
+    section = parse_path(change.path).section
+    if section in law.sections:
+        value = change.value
+        if section is Section.NAMESPACES and value is not None and value.keys() <= _NO_LIMITS:
+            value = None
+        timeline.apply(change.path, value, change.ts, change.version)
+    elif law.versioned:
+        timeline.count(change.ts, change.version)

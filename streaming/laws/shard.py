@@ -19,10 +19,10 @@ from streaming.contract.decisions import dead_letter
 from streaming.contract.errors import BadEvent, StateError
 from streaming.contract.events import Event, PolicyChange, Tick
 from streaming.laws.law import Batch, Intake, LawSpec, LawState, StepContext
-from streaming.laws.policy_routing import take
 from streaming.laws.present import Present
 from streaming.laws.refresh import Refresh
 from streaming.laws.registry import LAWS
+from streaming.laws.routing import take
 from streaming.policy.files import check_entry
 from streaming.policy.timeline import PolicyTimeline
 from streaming.state.body import Body, encode

@@ -13,9 +13,8 @@ from property_kit import tries
 from streaming.columns.outputs import Outputs
 from streaming.contract.events import PolicyChange
 from streaming.laws.law import StepContext
-from streaming.laws.policy_routing import take
 from streaming.laws.registry import LAWS
-from streaming.laws.routing import routes
+from streaming.laws.routing import routes, take
 from streaming.laws.shard import step
 from streaming.policy.timeline import PolicyTimeline
 
