@@ -27,8 +27,7 @@ from streaming.job import schemas
 from streaming.job.blobs.local import BlobStores
 from streaming.job.blobs.remote import RemoteBlobStores
 from streaming.job.grouping_keys import law_of_key
-from streaming.job.output_columns import PackRule, output_columns
-from streaming.job.record_size_limit import limit_record_size
+from streaming.job.output_columns import PackRule, limit_record_size, output_columns
 from streaming.job.routing import live_router
 from streaming.job.spark.arrow_serializer import Columns, GroupFunction, takes_columns
 from streaming.job.spark.counts import BatchCounts, counts_of, tried_counts

@@ -1,4 +1,7 @@
-"""What leaves the live job: decisions one by one or packed, dead letters one by one."""
+"""What leaves the live job: decisions one by one or packed, dead letters one by one.
+
+Within the size that a broker takes: one that is refused would end the query for ever.
+"""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -11,18 +14,22 @@ import pyarrow.compute as pc
 from streaming.columns.byte_strings import Integers
 from streaming.columns.outputs import Decided, DecisionRows, Outputs
 from streaming.columns.packed import CONTENT_TYPE, HEADER, pack
-from streaming.contract.decisions import DEADLETTER
+from streaming.columns.records import Records
+from streaming.contract.decisions import DEADLETTER, RECORD_BYTES_MAX
 from streaming.contract.topics import Topics
 from streaming.job.spark.arrow_serializer import Columns
 from streaming.laws.law import DecisionForm
 from streaming.laws.name_hashes import partition_of
 from streaming.laws.registry import LAWS
+from streaming.laws.shard import letter_of
 
 _PARTITION: Final = 3
 """Of the columns of `schemas.OUTPUT`."""
 _HEADERS: Final = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
 NEVER: Final = 2**62
 """So many decisions are never there at once."""
+VALUE_BYTES_KEPT: Final = 600_000
+"""Base64 makes four bytes of three."""
 _PACKED: Final = pa.scalar([{"key": HEADER, "value": CONTENT_TYPE.encode()}], _HEADERS)
 
 
@@ -143,3 +150,41 @@ def _order(groups: Integers) -> Integers:
 def _ends(ascending: Integers) -> Integers:
     """Where each stretch of equal numbers begins, and where the last one ends."""
     return np.concatenate([[0], np.flatnonzero(np.diff(ascending)) + 1, [len(ascending)]])
+
+
+def limit_record_size(outputs: Outputs, records: Records) -> None:
+    """Replace every output that is too large by a dead letter that says so and keeps the record's beginning.
+
+    Args:
+        outputs: of one step, changed in place.
+        records: that step's input.
+    """
+    if outputs.surely_within(RECORD_BYTES_MAX):
+        return
+    for place, letter in enumerate(outputs.letters):
+        if len(letter.value) > RECORD_BYTES_MAX:
+            shorter = _letter("dead letter", len(letter.value), records, letter.source)
+            outputs.letters[place] = letter._replace(value=shorter)
+    # The others stay columns: as such they leave packed, and to the partition that their law chooses.
+    said, outputs.columns = outputs.columns, []
+    for decided in said:
+        fits = decided.sizes() <= RECORD_BYTES_MAX
+        if fits.all():
+            outputs.add(decided)
+            continue
+        outputs.add(decided.take(np.flatnonzero(fits)))
+        large = decided.take(np.flatnonzero(~fits))
+        for value, source in zip(large.column("value"), large.source.tolist(), strict=True):
+            buried = _letter("decision", len(value.as_buffer()), records, source)
+            outputs.add_dead_letter(buried, ts=records.ts_of(source), source=source)
+
+
+def _letter(what: str, size: int, records: Records, source: int) -> bytes:
+    """A dead letter in place of an output about this record that has so many bytes."""
+    whole = records.value_of(source)
+    kept = whole[:VALUE_BYTES_KEPT]
+    reason = (
+        f"its {what} has {size} bytes, more than {RECORD_BYTES_MAX}; the first {len(kept)} of the record's"
+        f" {len(whole)} bytes are kept"
+    )
+    return letter_of(records, source, reason, kept)

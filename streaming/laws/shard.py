@@ -338,14 +338,18 @@ def apply_policies(policies: Iterable[_Change], law: LawSpec, timeline: PolicyTi
 
 
 def _bury(records: Records, i: int, reason: str, outputs: Outputs) -> None:
-    ts, row = records.ts_of(i), records.row_of(i)
-    letter = dead_letter(
+    outputs.add_dead_letter(letter_of(records, i, reason), ts=records.ts_of(i), source=i)
+
+
+def letter_of(records: Records, i: int, reason: str, value: bytes | None = None) -> bytes:
+    """A dead letter about a record, with its bytes, or those of them that are given."""
+    row = records.row_of(i)
+    return dead_letter(
         reason=reason,
         topic=records.topic[i],
         partition=int(records.partition[i]),
         offset=int(records.offset[i]),
-        ts=ts,
-        value=records.value_of(i),
+        ts=records.ts_of(i),
+        value=records.value_of(i) if value is None else value,
         row=None if row == NO_ROW else row,
     )
-    outputs.add_dead_letter(letter, ts=ts, source=i)

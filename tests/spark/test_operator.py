@@ -15,7 +15,7 @@ from streaming.columns.sent import stamps
 from streaming.job import schemas
 from streaming.job.grouping_keys import grouping_keys_of
 from streaming.job.operator import Input, group_function
-from streaming.job.record_size_limit import RECORD_BYTES_MAX, VALUE_BYTES_KEPT
+from streaming.job.output_columns import RECORD_BYTES_MAX, VALUE_BYTES_KEPT
 from streaming.job.spark.arrow_serializer import Columns
 from streaming.job.spark.counts import BatchCounts
 from streaming.laws.law import StepContext
