@@ -6,6 +6,7 @@ A broker keeps a session for each member of a group, and a request names only wh
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import Final, NamedTuple
+from weakref import WeakValueDictionary
 
 from enforcer.kafka.part import Behind
 from enforcer.wire.kafka.frames import LENGTH, LENGTH_BYTES, SHARE_FETCH, BadFrame, parse_header
@@ -82,8 +83,8 @@ class ShareSession:
     """
 
     __slots__ = (
-        "_heard", "_leaving", "_left", "_overflown", "_partitions", "_stay", "_unread", "changes", "number",
-        "topics",
+        "__weakref__", "_heard", "_leaving", "_left", "_overflown", "_partitions", "_stay", "_unread",
+        "changes", "number", "topics",
     )  # fmt: skip
 
     def __init__(self, overflown: bool = False) -> None:
@@ -220,20 +221,42 @@ OUTSIDE: Final = Asking(ShareSession(overflown=True))
 """A request outside of sessions."""
 
 
+Known = WeakValueDictionary[tuple[object, ...], ShareSession]
+"""What connections know of sessions, as long as one of them keeps it: a broker asks a member's request for
+group and member alone, so that each connection may change what another's brings."""
+
+
 class ShareSessions:
-    """Those of one connection: of each member that it speaks for."""
+    """Those of one connection: of each member that it speaks for.
 
-    def __init__(self) -> None:
-        self._sessions: dict[tuple[str | None, bytes | None], ShareSession] = {}
+    Args:
+        known: to all connections.
+    """
 
-    def of(self, asked: ShareAsked) -> Asking:
-        """A request of its session, as that is now; one there is no room for is overflown."""
-        key, ends = (asked.group, asked.member), asked.epoch < 0
-        session = self._sessions.get(key)
+    def __init__(self, known: Known) -> None:
+        self._known = known
+        self._kept: dict[tuple[object, ...], ShareSession] = {}
+
+    def of(self, asked: ShareAsked, *whose: object) -> Asking:
+        """A request of its session, as that is now; one there is no room for is overflown.
+
+        Args:
+            asked: the request.
+            whose: what else tells sessions apart.
+        """
+        key, ends = (*whose, asked.group, asked.member), asked.epoch < 0
+        session = self._known.get(key)
+        room = key in self._kept or len(self._kept) < SHARE_SESSIONS_MAX
         if session is None:
             long = len(asked.group or "") + len(asked.member or b"") > SHARE_NAME_MAX
-            if long or ends or len(self._sessions) >= SHARE_SESSIONS_MAX:
+            if long or ends or not room:
                 return Asking(ShareSession(overflown=True))
-            session = self._sessions[key] = ShareSession()
+            session = self._known[key] = ShareSession()
+        if room:
+            self._kept[key] = session
         session.note(asked.epoch, () if ends else asked.topics, asked.forgotten)
-        return Asking(session, session.number, partial(self._sessions.pop, key, None) if ends else None)
+        return Asking(session, session.number, partial(self._end, key) if ends else None)
+
+    def _end(self, key: tuple[object, ...]) -> None:
+        self._known.pop(key, None)
+        self._kept.pop(key, None)

@@ -18,6 +18,7 @@ from enforcer.kafka.groups.group_finder import GroupFinder
 from enforcer.kafka.groups.offsets import Place
 from enforcer.kafka.groups.readers import Assigned, Client, Member, short
 from enforcer.kafka.groups.trails import Trail
+from enforcer.kafka.share_sessions import Known
 from enforcer.laws.dispatch.dispatch import Dispatch
 from enforcer.wire.kafka.frames import FETCH, SHARE_FETCH
 from enforcer.wire.kafka.mutations import is_legal_name
@@ -51,6 +52,7 @@ class FetchContext:
         metrics: counts what is held back.
         hold_ms: how long a request may be kept.
         names: topic id -> name, shared with metering.
+        sessions: of share groups, as far as connections know them.
 
     Args:
         dispatch: the arithmetic.
@@ -79,6 +81,7 @@ class FetchContext:
         self.metrics = metrics
         self.hold_ms = float(settings.dispatch_hold_ms)
         self.names = names
+        self.sessions = Known()
         self._apart_from_ms: dict[float, float] = {}
         # Others know them by their numbers, and knew those of a process before us of our name.
         self._connections = count(seed << 20)

@@ -53,7 +53,7 @@ class ShareFetches:
         self._naming = naming
         self.claims = Claims(context, pause, context.new_trail())
         """What it waits for."""
-        self._sessions, self._begun = ShareSessions(), 0
+        self._sessions, self._begun = ShareSessions(context.sessions), 0
         self._topics: set[str] = set()
         # Requests whose answers are to be counted, and whether the last one is one of them.
         self._under_way, self._counted = 0, False
@@ -75,23 +75,24 @@ class ShareFetches:
         self.claims.settle()
 
     def plan(
-        self, frame: bytes, header: RequestHeader, _client: Client, address: tuple[str, int]
+        self, frame: bytes, header: RequestHeader, client: Client, address: tuple[str, int]
     ) -> Plan | None:
         """What becomes of a request; None: it waits, and is to be planned again when the pause is over.
 
         Args:
             frame: the request.
             header: its header.
+            client: whose it is.
             address: of the broker.
 
         Raises:
             BadFrame: it cannot be read.
         """
-        asked = sharing(frame, header)
-        if self._begun != self._context.dispatch.begun:
+        asked, context = sharing(frame, header), self._context
+        if self._begun != context.dispatch.begun:
             # They have gone on unread.
-            self._sessions, self._begun = ShareSessions(), self._context.dispatch.begun
-        asking = self._sessions.of(asked)
+            self._sessions, self._begun = ShareSessions(context.sessions), context.dispatch.begun
+        asking = self._sessions.of(asked, client.user, address, self._begun)
         plan = self._planned(frame, header.api_version, asked, asking.session, address)
         if plan is None or not asking.number:
             return plan
@@ -122,7 +123,7 @@ class ShareFetches:
         broker, group = self._context.broker(address), short(asked.group or "")
         taken = partial(self._taken, version, session, broker, group)
         if session.unheard:
-            # On another connection, perhaps, where it began: nobody knows what it has.
+            # It began through another proxy, perhaps: nobody knows what it has.
             return self._by_itself(frame, asked, may_wait, UNHEARD_MS, taken)
         wants = self._wanted(keys, broker, group)
         wait_ms = self._wait_ms(wants, broker)

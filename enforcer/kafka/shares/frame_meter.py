@@ -12,6 +12,7 @@ from cachetools import LRUCache
 from enforcer.core import bounds
 from enforcer.core.account import DISPATCH, PUBLISH, Account
 from enforcer.kafka.part import FETCH_LIMIT_MAX
+from enforcer.kafka.share_sessions import Known
 from enforcer.laws.shares.meter import Meter
 from enforcer.laws.shares.topic_accounts import Bill, BillItem, TopicAccounts
 from enforcer.wire.kafka.codec import told
@@ -52,6 +53,7 @@ class FrameMeter:
     Attributes:
         meter: all accounts.
         names: topic id -> name; the one used longest ago leaves, and is looked up again when needed.
+        sessions: of share groups, as far as connections know them.
 
     Args:
         meter: all accounts.
@@ -60,6 +62,7 @@ class FrameMeter:
     def __init__(self, meter: Meter) -> None:
         self.meter = meter
         self.names: LRUCache[bytes, str] = LRUCache(bounds.TOPICS_MAX)
+        self.sessions = Known()
         self._by_name = TopicAccounts(meter, _decoded, bounds.TOPICS_MAX, TOPIC_NAME_MAX)
         self._by_id = TopicAccounts(meter, self.names.get, bounds.TOPICS_MAX, TOPIC_NAME_MAX)
 

@@ -168,7 +168,7 @@ class SharesPart(Part):
         meter = self._shared = self._shared or self._make_shared()
         meter.naming.proven |= self._connection_meter.naming.proven
         meter.deaf = self._deaf
-        frame = meter.ask(request.frame, header, user)
+        frame = meter.ask(request.frame, header, user, self._link.address)
         if frame is None:
             self._link.hold(request)
             return False

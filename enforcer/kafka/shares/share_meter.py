@@ -35,7 +35,7 @@ class ShareMeter(ConnectionMeter):
     def __init__(self, frames: FrameMeter, metrics: Metrics, pause: Pause, look_up: LookUp) -> None:
         self._short = _ShortPause(pause)
         super().__init__(frames, metrics, self._short, look_up)
-        self._sessions = ShareSessions()
+        self._sessions = ShareSessions(frames.sessions)
         # Who owes for what has come.
         self._owing: set[Account] = set()
         self._held_since_ms = inf
@@ -49,8 +49,14 @@ class ShareMeter(ConnectionMeter):
             self._behind = True
             self._short.wake()
 
-    def ask(self, frame: bytes, header: RequestHeader, user: str) -> bytes | None:
+    def ask(self, frame: bytes, header: RequestHeader, user: str, address: tuple[str, int]) -> bytes | None:
         """A ShareFetch request as it is forwarded: where somebody owes, it is kept or asks for nothing.
+
+        Args:
+            frame: the request.
+            header: its header.
+            user: Kafka principal.
+            address: of the broker.
 
         Returns:
             None: it must wait, and is to be handled again when the pause is over.
@@ -61,8 +67,8 @@ class ShareMeter(ConnectionMeter):
         asked = sharing(frame, header)
         if self._begun != self._meter.begun:
             # They have gone on unread.
-            self._sessions, self._begun = ShareSessions(), self._meter.begun
-        self.asking = self._sessions.of(asked)
+            self._sessions, self._begun = ShareSessions(self._frames.sessions), self._meter.begun
+        self.asking = self._sessions.of(asked, user, address, self._begun)
         session = self.asking.session
         self._use(session, ids=True)
         if not asked.acquires:

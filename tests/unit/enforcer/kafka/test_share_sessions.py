@@ -12,6 +12,7 @@ from enforcer.kafka.share_sessions import (
     SHARE_SESSIONS_MAX,
     SHARE_TOPICS_MAX,
     Asking,
+    Known,
     ShareSession,
     ShareSessions,
     may_acknowledge,
@@ -45,7 +46,7 @@ def asked_for(
 @pytest.mark.parametrize(("topics", "parts"), [(1, SHARE_PARTS_MAX), (SHARE_TOPICS_MAX, 5)])
 def test_one_that_is_too_large_grows_no_more(topics: int, parts: int) -> None:
     """Its topics stay, since somebody may owe for them; the next session begins from nothing."""
-    sessions = ShareSessions()
+    sessions = ShareSessions(Known())
     session = asked_for(sessions, range(topics), range(parts), epoch=0)
     assert not session.overflown
     for times in range(1, 4):
@@ -63,7 +64,7 @@ def test_one_that_is_too_large_grows_no_more(topics: int, parts: int) -> None:
 )
 def test_what_a_request_lets_go_stays_until_it_is_accepted(fields: dict[str, Any]) -> None:
     """A broker that refuses it goes on with that; only the request itself brings nothing of it."""
-    sessions = ShareSessions()
+    sessions = ShareSessions(Known())
     answer(ask(sessions, "tu", epoch=0))
     for error in (REFUSED, 0):
         asking = ask(sessions, **fields)
@@ -75,7 +76,7 @@ def test_what_a_request_lets_go_stays_until_it_is_accepted(fields: dict[str, Any
 
 def test_partitions_leave_one_by_one() -> None:
     """Each with the request that was accepted."""
-    sessions, topic = ShareSessions(), bytes(16)
+    sessions, topic = ShareSessions(Known()), bytes(16)
     asked_for(sessions, range(1), range(3), epoch=0)
     for part, error in ((0, 0), (1, REFUSED), (2, 0)):
         gone = [{"TopicId": topic, "Partitions": [part]}]
@@ -85,7 +86,7 @@ def test_partitions_leave_one_by_one() -> None:
 
 def test_what_is_named_again_stays() -> None:
     """A client need not await an answer to ask again: each request takes back what is its own."""
-    sessions = ShareSessions()
+    sessions = ShareSessions(Known())
     answer(ask(sessions, "t", epoch=0, forgotten="t"))
     steps: list[tuple[dict[str, Any], int]] = [({"forgotten": "t"}, 1), ({"epoch": -1}, 0)]
     for goes, comes in steps:
@@ -101,7 +102,7 @@ def test_what_is_named_again_stays() -> None:
 
 def test_where_two_sessions_have_no_room_none_is_known_until_the_answer() -> None:
     """The bounds hold for both together; a request that begins one sees that alone."""
-    sessions = ShareSessions()
+    sessions = ShareSessions(Known())
     for topics, parts in ((SHARE_TOPICS_MAX, 1), (2, SHARE_PARTS_MAX // 2)):
         session = asked_for(sessions, range(topics), range(parts), epoch=0)
         assert len(session.wanted) == topics and not ask(sessions).session.overflown
@@ -113,7 +114,7 @@ def test_where_two_sessions_have_no_room_none_is_known_until_the_answer() -> Non
 
 def test_a_session_whose_begin_is_refused_has_not_begun() -> None:
     """It might be one that began elsewhere."""
-    sessions = ShareSessions()
+    sessions = ShareSessions(Known())
     for error in (REFUSED, 0):
         session = asked_for(sessions, range(1), range(1), error, epoch=0)
         assert session.begun and not session.unheard
@@ -123,7 +124,7 @@ def test_a_session_whose_begin_is_refused_has_not_begun() -> None:
 
 def test_a_topic_that_came_though_it_was_let_go_stays() -> None:
     """In a session that began unread: of what partitions it has, the request may have named none."""
-    sessions, topic = ShareSessions(), id_of("t")
+    sessions, topic = ShareSessions(Known()), id_of("t")
     gone = [{"TopicId": topic, "Partitions": [99]}]
     for _ in range(3):
         ask(sessions).session.learn([topic])
@@ -137,7 +138,7 @@ def test_a_topic_that_came_though_it_was_let_go_stays() -> None:
 
 def test_one_that_is_over_makes_room() -> None:
     """But where its end is refused it goes on, unless the broker has none."""
-    sessions = ShareSessions()
+    sessions = ShareSessions(Known())
     for number in range(SHARE_SESSIONS_MAX):
         answer(ask(sessions, "t", epoch=0, MemberId=b"%d" % number))
     for error in (REFUSED, 0):
@@ -149,9 +150,26 @@ def test_one_that_is_over_makes_room() -> None:
     assert not ask(sessions, "t", epoch=0, MemberId=b"last").session.overflown
 
 
+def test_what_another_connection_lets_come_is_known() -> None:
+    """A broker goes by group and member alone; but nobody is told what another user's requests name."""
+    known = Known()
+    one, other, full = (ShareSessions(known) for _ in range(3))
+    answer(ask(one, "u", epoch=0))
+    answer(ask(other, "t", epoch=0))
+    assert ask(one).session.wanted == [id_of("t")]
+    answer(ask(other, epoch=-1))
+    answer(ask(other, "v", epoch=0))
+    assert ask(one).session.wanted == [id_of("v")]
+    for number in range(SHARE_SESSIONS_MAX):
+        ask(full, epoch=0, MemberId=b"%d" % number)
+    answer(ask(full, "w", epoch=0))
+    assert ask(one).session.wanted == [id_of("w")]
+    assert one.of(sharing(*share_request()), "somebody else").session.unheard
+
+
 def test_a_long_name_is_not_kept() -> None:
     """Nor is a session known by it, so it gets a record at a time."""
-    sessions = ShareSessions()
+    sessions = ShareSessions(Known())
     for fields in ({"group": "g" * SHARE_NAME_MAX}, {"MemberId": b"m" * SHARE_NAME_MAX}):
         first, second = (asked_for(sessions, range(1), range(1), epoch=0, **fields) for _ in range(2))
         assert first.overflown and first is not second and not first.topics

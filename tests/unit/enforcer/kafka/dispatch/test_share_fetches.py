@@ -161,18 +161,26 @@ def test_a_session_that_began_unread_is_known_by_what_it_brings() -> None:
     rig = Rig(World())
     rig.get(20, "t", epoch=0)
     other, third = Rig(rig.world), Rig(rig.world)
-    # It might go on with what began on another connection: until its topics are told, one record at a time.
-    plan = other.plan(epoch=5)
+    # It might go on with what began through another proxy: until its topics are told, one record at a time.
+    plan = other.plan(epoch=5, MemberId=b"o")
     assert plan is not None and plan.cut is not None
     said = read_request(plan.frame)
     assert (said["MaxRecords"], said["MaxBytes"]) == (1, PART_BYTES_MIN)
-    assert third.plan(epoch=5) is None and rig.world.counter("large") == 0
+    assert third.plan(epoch=5, MemberId=b"p") is None and rig.world.counter("large") == 0
     rig.world.now_ms += UNHEARD_MS
-    assert third.room(epoch=5) == (1, PART_BYTES_MIN)
+    assert third.room(epoch=5, MemberId=b"p") == (1, PART_BYTES_MIN)
     plan.cut(share_response({"t": (batch(3), [(0, 2, 1)])}))
-    assert third.room(epoch=0) == (500, FETCH_LIMIT_MAX)
+    assert third.room(epoch=0, MemberId=b"p") == (500, FETCH_LIMIT_MAX)
     assert [each.msgs for each in rig.world.counted.delivered] == [20, 3]
-    assert other.plan(epoch=6) is None
+    assert other.plan(epoch=6, MemberId=b"o") is None
+
+
+def test_what_begins_on_another_connection_is_limited_on_each() -> None:
+    """The broker goes by group and member alone: what that one names comes to this one."""
+    rig = Rig(World())
+    assert rig.room("u", epoch=0) == (500, FETCH_LIMIT_MAX)
+    Rig(rig.world).get(20, "t", epoch=0)
+    assert rig.plan() is None
 
 
 def test_names_are_asked_for_first() -> None:

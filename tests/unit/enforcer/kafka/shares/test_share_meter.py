@@ -11,6 +11,7 @@ from enforcer.kafka.share_sessions import RECORDS_MAX, SHARE_TOPICS_MAX, Asking
 from enforcer.kafka.shares.share_meter import HOLD_MS, ShareMeter
 from streaming.policy.policy_set import PolicySet
 
+ADDRESS = ("broker", 9092)
 NOTHING = (0, PART_BYTES_MIN)
 """What is asked for: without bytes Kafka 4.1 fails."""
 RATED = {"quotas[user=ANONYMOUS,client-id=tests]": {"consumer_byte_rate": 1_000}}
@@ -27,7 +28,7 @@ class Line(Waiter):
 
     def room(self, *topics: str, **fields: object) -> tuple[int, int] | None:
         """The records and bytes that a request asks for as it goes on; None: it waits."""
-        frame = self.meter.ask(*share_request(topics, **fields), "ANONYMOUS")  # type: ignore[arg-type]
+        frame = self.meter.ask(*share_request(topics, **fields), "ANONYMOUS", ADDRESS)  # type: ignore[arg-type]
         if frame is None:
             return None
         said = read_request(frame)
@@ -146,6 +147,16 @@ def test_a_connection_that_speaks_for_several_members() -> None:
     for _ in range(2):
         assert line.room("u", epoch=0, MemberId=b"b")
     assert line.room(MemberId=b"a") is None
+
+
+def test_what_begins_on_another_connection_holds_each() -> None:
+    """The broker goes by group and member alone: what that one names comes to this one."""
+    desk = Desk({**GROUPS, "resourcegroups.rg1": {"dispatchRateInMsgs": 5}})
+    desk.frames.names.update({id_of("t"): TOPIC, id_of("u"): "other"})
+    line, other = Line(desk), Line(desk)
+    assert line.room("u", epoch=0) and other.room("t", epoch=0)
+    other.got()
+    assert line.room() is None
 
 
 def test_an_answer_tells_the_topics_of_its_own_session() -> None:
