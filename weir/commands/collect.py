@@ -71,6 +71,11 @@ def _run_pulsar(args: argparse.Namespace) -> int:
 
     settings = read_settings(PulsarCollectSettings, "collect_pulsar", args.settings)
     backlog = read_settings(BacklogSettings, "backlog", args.settings)
+    try:
+        http_url(settings.admin)
+    except ValueError:
+        message = "is no address of an admin API; expected http://HOST:PORT"
+        raise _wrong(args.settings, "collect_pulsar", "admin", message) from None
     if args.no_usage and not backlog.enabled:
         raise _nothing_to_do(args.settings, "--no-usage was given")
     cluster = cluster_of(args, "collect_pulsar")
@@ -82,8 +87,11 @@ def _run_pulsar(args: argparse.Namespace) -> int:
 
 
 def _nothing_to_do(file: str, why: str) -> ConfigError:
-    message = f"is false, and {why}: nothing to do; expected true"
-    return ConfigError([read_yaml(file).problem(("backlog", "enabled"), message)])
+    return _wrong(file, "backlog", "enabled", f"is false, and {why}: nothing to do; expected true")
+
+
+def _wrong(file: str, section: str, key: str, message: str) -> ConfigError:
+    return ConfigError([read_yaml(file).problem((section, key), message)])
 
 
 def _run_kafka(args: argparse.Namespace) -> int:

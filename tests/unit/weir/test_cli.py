@@ -254,6 +254,7 @@ def test_help_and_version_load_no_heavy_library() -> None:
         ("proxy", "proxy: {advertise: 'h:9092'}", "proxy.advertise: is the text 'h:9092'; expected a host"),
         ("collect", f"{IDLE}\ncollect: {{quotas_from_kafka: false}}", "backlog.enabled: is false, and so is"),
         ("collect pulsar --no-usage", IDLE, "backlog.enabled: is false, and --no-usage was given"),
+        ("collect pulsar", "collect_pulsar: {admin: 'h:8080'}", "collect_pulsar.admin: is no address of an"),
         ("dump --out x", "job: {checkpoint_dir: ''}", "job.checkpoint_dir: is the text ''; expected"),
     ],
 )
