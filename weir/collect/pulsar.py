@@ -29,7 +29,7 @@ from streaming.contract.topics import Cluster
 from streaming.kafka_io.threads import use_threads
 from streaming.metrics_server import serve_metrics
 from streaming.policy.groups import LIFE_ROUNDS, round_rules
-from weir.collect.backlogs import BacklogPart
+from weir.collect.backlogs import AGAIN_S, BacklogPart
 from weir.collect.feeds import DecisionFeed, PolicyFeed, shares_in
 from weir.foreground import write_ready_file
 from weir.stopping import stop_event, unless, until_stopped
@@ -116,6 +116,7 @@ class _Usage:
         self._next_progress_s = self._next_behind_s = 0.0
 
     async def run(self) -> None:
+        stood_by = False
         while not self._stop.is_set():
             try:
                 async with AsyncExitStack() as stack:
@@ -126,6 +127,14 @@ class _Usage:
                 if self._args.once or not self._args.stand_by:
                     raise
                 await unless(self._stop, stand_by(self._cluster, taken, self._settings.interval_ms / 1000))
+                stood_by = True
+            except WeirError as error:
+                # Only at its start the command ends with it; a round would go on.
+                if not stood_by:
+                    raise
+                logger.warning("usage: not collected yet: %s; tried again in %.0f s",
+                               printable(str(error)), AGAIN_S)  # fmt: skip
+                await unless(self._stop, asyncio.sleep(AGAIN_S))
 
     async def _begin(self, stack: AsyncExitStack) -> None:
         """Make the collector, with all that it follows on the stack."""

@@ -144,11 +144,14 @@ def test_a_round_that_is_late_is_counted_and_said(
 def test_usage_goes_on_when_the_one_that_took_over_has_ended(
     monkeypatch: pytest.MonkeyPatch, waits: bool
 ) -> None:
-    """If it stands by; else the command ends."""
-    stop, stood_by, runs = asyncio.Event(), [], 0
+    """If it stands by; else the command ends. Then Pulsar may be away for a while."""
+    stop, stood_by, runs, begins = asyncio.Event(), [], 0, 0
 
     async def begin(*_: Any) -> None:
-        return
+        nonlocal begins
+        begins += 1
+        if begins == 2:
+            raise WeirError("b:8080 does not answer")
 
     async def rounds(self: Any) -> None:
         nonlocal runs
@@ -163,11 +166,12 @@ def test_usage_goes_on_when_the_one_that_took_over_has_ended(
     monkeypatch.setattr(module._Usage, "_begin", begin)
     monkeypatch.setattr(module._Usage, "_rounds", rounds)
     monkeypatch.setattr(module, "stand_by", stand_by)
+    monkeypatch.setattr(module, "AGAIN_S", 0.0)
     args: Any = argparse.Namespace(once=False, stand_by=waits)
     given: Any = (PulsarCollectSettings(), None, None, CollectMetrics(), None, stop)
     if waits:
         asyncio.run(module._Usage(args, *given).run())
-        assert (runs, stood_by) == (2, [("lease", 5.0)])
+        assert (runs, begins, stood_by) == (2, 3, [("lease", 5.0)])
     else:
         with pytest.raises(TakenOver):
             asyncio.run(module._Usage(args, *given).run())
