@@ -91,20 +91,22 @@ def port_for(wanted: int, what: str, say: Callable[[str], None]) -> int:
     return 0
 
 
-def brokers_seen(port: int, timeout_s: float = 2.0, host: str = HOST) -> int:
-    """How many brokers the one there lists, 0 if it does not answer yet.
+def brokers_seen(port: int, timeout_s: float = 2.0, host: str = HOST, cluster_id: str = "") -> int:
+    """How many brokers the one there lists, 0 if it does not answer yet, or is of another cluster than this.
 
-    Asks with Metadata version 1 by hand: an open port alone says nothing yet, a listed broker can
+    Asks with Metadata version 2 by hand: an open port alone says nothing yet, a listed broker can
     take topics.
     """
-    request = struct.pack(">hhihi", 3, 1, 1, -1, 0)
+    request = struct.pack(">hhihi", 3, 2, 1, -1, 0)
     try:
         with socket.create_connection((host, port), timeout=timeout_s) as connection:
             connection.sendall(struct.pack(">i", len(request)) + request)
-            answer = connection.makefile("rb").read(12)
-    except OSError:
+            answer = connection.makefile("rb")
+            size, _, brokers = struct.unpack(">iii", answer.read(12))
+            ours = not cluster_id or cluster_id.encode() in answer.read(size - 8)
+    except (OSError, struct.error):
         return 0
-    return int(struct.unpack(">iii", answer)[2]) if len(answer) == 12 else 0
+    return int(brokers) if ours else 0
 
 
 class LocalKafka(LocalServer):
@@ -178,8 +180,10 @@ class LocalKafka(LocalServer):
             self.children.append(self._spawn(node))
 
     def _unready(self) -> str:
+        # Two who start at once may have drawn the same port, and the other one's broker answers there.
+        cluster_id = self.cluster_id()
         for child, ports in zip(self.children, self._ports, strict=True):
-            if brokers_seen(ports.plain, host=self._host) < len(self._ports):
+            if brokers_seen(ports.plain, host=self._host, cluster_id=cluster_id) < len(self._ports):
                 where = address_text(self._host, ports.plain)
                 return f"{child.name} does not answer on {where}; see {child.log}"
         return ""
