@@ -45,6 +45,33 @@ def terminated_as_interrupted() -> Iterator[None]:
         signal.signal(signal.SIGTERM, before)
 
 
+def interruptible(work: Callable[[], T]) -> T:
+    """What work that waits for others leads to; Ctrl-C raises KeyboardInterrupt meanwhile.
+
+    It goes on in its thread then, so nothing that it uses may be closed.
+    """
+    return Threads().submit(work).result()  # type: ignore[no-any-return]  # it is work's
+
+
+@contextlib.contextmanager
+def unless_interrupted(close: Callable[[], object], *, quietly: bool = False) -> Iterator[None]:
+    """Close in the end; but after KeyboardInterrupt a question may be under way still that needs it open.
+
+    Args:
+        quietly: what is interrupted is done.
+    """
+    try:
+        yield
+    except KeyboardInterrupt:
+        if quietly:
+            return
+        raise
+    except BaseException:
+        close()
+        raise
+    close()
+
+
 class StopSignal(Stop):
     """Asked for by the first of `stop_signals`; a second one but SIGHUP calls `force`.
 

@@ -12,7 +12,7 @@ from streaming.kafka_io.reader import Reader
 from streaming.policy.topics import check_interval_s
 from weir.backlog.decisions import BacklogReader, back_ms
 from weir.backlog.table import Row, human_seconds, is_of, ordered, table
-from weir.foreground import StopSignal
+from weir.foreground import StopSignal, interruptible
 from weir.logs.times import wall_ms
 
 ROWS: Final = 50
@@ -89,7 +89,7 @@ class View:
 
 def show(view: View) -> None:
     """Print it once; raises WeirError as View.lines."""
-    print("\n".join(view.lines()))
+    print("\n".join(interruptible(view.lines)))
     for remark in view.remarks():
         print(remark, file=sys.stderr)
 
@@ -102,7 +102,7 @@ def watch(view: View, every_s: float, stop: StopSignal) -> None:
     told: list[str] = []
     while not stop.asked:
         try:
-            print(begin + "\n".join(view.lines()), end=end, flush=True)
+            print(begin + "\n".join(stop.unless(view.lines)), end=end, flush=True)
         except TopicUnreported as nothing:
             print(begin + ("[]" if view.as_json else printable(str(nothing))), end=end, flush=True)
         except WeirError as failure:

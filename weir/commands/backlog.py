@@ -1,7 +1,6 @@
 """`weir backlog`: topics by how near they are to their backlog quotas (docs/contract.md 4)."""
 
 import argparse
-from contextlib import closing
 
 from streaming.contract.errors import BadEvent
 from streaming.contract.names import full_topic
@@ -46,7 +45,7 @@ def run(args: argparse.Namespace) -> int:
     """Show it once or until a signal; raises WeirError as `view.show` does."""
     # Here and not above: `weir --help` must not load a Kafka client.
     from weir.backlog.view import View, show, watch
-    from weir.foreground import StopSignal
+    from weir.foreground import StopSignal, unless_interrupted
 
     topic = None
     if args.topic is not None:
@@ -54,10 +53,10 @@ def run(args: argparse.Namespace) -> int:
             topic = full_topic(args.topic)
         except BadEvent as error:
             args.usage_error(f"--topic: {args.topic!r} {error.reason}")
-    with closing(View(cluster_of(args), topic, args.limit, as_json=args.json)) as view:
+    view = View(cluster_of(args), topic, args.limit, as_json=args.json)
+    with unless_interrupted(view.close, quietly=args.watch is not None):
         if args.watch is None:
             show(view)
-            return 0
-        stop = StopSignal().install()
-        watch(view, args.watch, stop)
+        else:
+            watch(view, args.watch, StopSignal().install())
     return 0

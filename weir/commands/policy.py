@@ -5,6 +5,7 @@ import shlex
 import sys
 from collections import Counter
 from collections.abc import Iterator, Mapping
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 import orjson
@@ -185,9 +186,10 @@ def mode(args: argparse.Namespace) -> int:
 def get(args: argparse.Namespace) -> int:
     """Print the policies in force; raises WeirError if the cluster has none or does not answer."""
     from streaming.kafka_io.policy_topic import read_policies
+    from weir.foreground import interruptible
 
     cluster = cluster_of(args)
-    log = read_policies(cluster)
+    log = interruptible(partial(read_policies, cluster))
     remarks = _remarks(log, cluster.topics.policies, cluster.bootstrap, wall_ms())
     print("\n".join(map(printable, remarks)))
     print(policy_file(log.entries), end="")
@@ -197,9 +199,10 @@ def get(args: argparse.Namespace) -> int:
 def log(args: argparse.Namespace) -> int:
     """Print the changes of policies; raises WeirError if the cluster has none or does not answer."""
     from streaming.kafka_io.policy_topic import rows
+    from weir.foreground import interruptible
     from weir.logs.policy_log import changes, line
 
-    found = changes(cluster_of(args))
+    found = interruptible(partial(changes, cluster_of(args)))
     for remark in _bad_records(found):
         print(printable(remark), file=sys.stderr)
     for row in rows(found, args.entry, args.start):

@@ -2,7 +2,7 @@
 
 import argparse
 
-from weir.foreground import StopSignal
+from weir.foreground import StopSignal, unless_interrupted
 from weir.logs.times import BEGINNING_MS, EXPECTED
 from weir.options import add, add_cluster_options, add_flag, cluster_of, time_argument
 
@@ -44,7 +44,7 @@ def run(args: argparse.Namespace) -> int:
     reader = TopicReader(cluster.bootstrap, cluster.client)
     topic, start = cluster.topics.decisions, args.start or BEGINNING_MS
     chosen = {"subject": args.subject, "kind": args.type, "repeats": args.repeats, "probes": args.probes}
-    try:
+    with unless_interrupted(reader.close):
         spans = stop.unless(lambda: reader.spans(topic, start, None))
         if args.start is None:
             spans = [span.at_end() for span in spans]
@@ -55,10 +55,4 @@ def run(args: argparse.Namespace) -> int:
                     print(line, flush=True)
             if stop.asked:
                 break
-    except KeyboardInterrupt:
-        raise  # the question is under way still: nobody may close what it goes by
-    except BaseException:
-        reader.close()
-        raise
-    reader.close()
     return 0

@@ -42,18 +42,15 @@ def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]"
 def run(args: argparse.Namespace) -> int:
     """Show it once or until a signal; raises WeirError: the cluster does not answer or has no such topics."""
     # Here and not above: `weir --help` must not load a Kafka client.
-    from weir.foreground import StopSignal
+    from weir.foreground import StopSignal, unless_interrupted
     from weir.top.screen import show, watch
     from weir.top.topics import RecentPast
 
     past = RecentPast(cluster_of(args))
     asked = {"by": args.by, "name": args.name, "limit": args.limit}
-    try:
+    with unless_interrupted(past.close, quietly=args.watch is not None):
         if args.watch is None:
             show(past, asked, as_json=args.json)
-            return 0
-        stop = StopSignal().install()
-        watch(past, asked, args.watch, stop, as_json=args.json)
-    finally:
-        past.close()
+        else:
+            watch(past, asked, args.watch, StopSignal().install(), as_json=args.json)
     return 0

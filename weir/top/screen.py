@@ -1,7 +1,7 @@
 """`weir top` as it is printed: a table that fits the terminal, or JSON."""
 
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 import orjson
@@ -14,11 +14,13 @@ from enforcer.control.answers.shown import page, summary
 from streaming.contract.errors import WeirError
 from streaming.contract.printable import printable, printable_array, printable_lines
 from weir.backlog.table import human_seconds
-from weir.foreground import StopSignal
+from weir.foreground import StopSignal, interruptible
 from weir.top.console import TableConsole
 from weir.top.topics import BACK_MS, RecentPast
 
 Asked = Mapping[str, Any]
+Ask = Callable[[Callable[[], int]], int]
+"""Does work that waits for Kafka, until a stop."""
 _BAR: Final = 10
 _NEAR: Final = 0.8
 _WIDE: Final = 110
@@ -26,9 +28,9 @@ _WIDE: Final = 110
 _UNITS: Final = ((1e9, "G"), (1e6, "M"), (1e3, "k"))
 
 
-def show(past: RecentPast, asked: Asked, *, as_json: bool) -> None:
+def show(past: RecentPast, asked: Asked, *, as_json: bool, ask: Ask = interruptible) -> None:
     """Print it once; raises WeirError: the cluster does not answer or has no such topics."""
-    now_ms = past.read()
+    now_ms = ask(past.read)
     if as_json:
         print(printable_array(map(orjson.dumps, page(past.view, now_ms, **asked)[0])))
     else:
@@ -41,7 +43,7 @@ def watch(past: RecentPast, asked: Asked, every_s: float, stop: StopSignal, *, a
     if as_json or not sys.stdout.isatty():
         while not stop.asked:
             try:
-                show(past, asked, as_json=as_json)
+                show(past, asked, as_json=as_json, ask=stop.unless)
                 sys.stdout.flush()
             except WeirError as failure:
                 print(printable_lines(f"weir: {failure}"), file=sys.stderr, flush=True)
@@ -51,7 +53,7 @@ def watch(past: RecentPast, asked: Asked, every_s: float, stop: StopSignal, *, a
     with Live(console=console, screen=True, auto_refresh=False) as live:
         while not stop.asked:
             try:
-                live.update(shown(past, asked, past.read(), console.width), refresh=True)
+                live.update(shown(past, asked, stop.unless(past.read), console.width), refresh=True)
             except WeirError as failure:
                 live.update(Text(printable_lines(f"weir: {failure}"), style="red"), refresh=True)
             stop.wait(every_s)

@@ -1,6 +1,7 @@
 """The folder that a stack keeps its data in, and how it hears that it is to stop."""
 
 import asyncio
+import contextlib
 import errno
 import os
 import signal
@@ -129,6 +130,39 @@ def test_what_waits_for_others_has_its_result() -> None:
     assert stop.unless(lambda: 7) == 7
     with pytest.raises(ValueError, match="abc"):
         stop.unless(lambda: int("abc"))
+
+
+@pytest.mark.parametrize(
+    ("command", "status", "told"),
+    [
+        *((command, 1, "weir: interrupted\n") for command in ("backlog", "top", "policy get", "policy log")),
+        *((f"{command} --watch", 0, "") for command in ("backlog", "top")),
+    ],
+)
+def test_a_question_holds_up_no_ctrl_c(
+    command: str, status: int, told: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It was heard once a Kafka that is away had not answered for 30 s; who watches has seen enough."""
+    stops: list[StopSignal] = []
+
+    def install(stop: StopSignal) -> StopSignal:
+        stops.append(stop)
+        return stop
+
+    def read(*_: object) -> None:
+        # As what runs in C, it does not hear it itself.
+        with contextlib.suppress(KeyboardInterrupt):
+            if stops:
+                stops[0].ask()
+            else:
+                os.kill(os.getpid(), signal.SIGINT)
+        time.sleep(1.0)
+        raise WeirError("no answer")
+
+    monkeypatch.setattr(StopSignal, "install", install)
+    monkeypatch.setattr("streaming.kafka_io.policy_topic.PolicyReader.read", read)
+    assert cli.main([*command.split(), "--kafka", "127.0.0.1:1"]) == status
+    assert capsys.readouterr().err == told
 
 
 @pytest.mark.parametrize("command", ["tail", "send"])

@@ -1,6 +1,6 @@
 """What `weir backlog` prints, with a cluster that is made up: tests/kafka/backlog has the real one."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import orjson
@@ -87,6 +87,10 @@ class Stop:
         self.left -= 1
         self.waited.append(limit_s)
         return self.asked
+
+    def unless(self, work: Callable[[], Any]) -> Any:
+        """No stop comes meanwhile."""
+        return work()
 
 
 def test_json_is_an_array_of_the_records(

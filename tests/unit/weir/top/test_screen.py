@@ -98,6 +98,7 @@ def test_it_is_shown_again_after_a_failure(capsys: pytest.CaptureFixture[str]) -
         """Stops after two rounds."""
 
         wait = staticmethod(stop.wait)
+        unless = staticmethod(StopSignal().unless)
 
         @property
         def asked(self) -> bool:
