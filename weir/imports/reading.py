@@ -11,6 +11,7 @@ from heapq import heappop, heappush
 from typing import IO, Final, NamedTuple
 
 from streaming.log.reading import LINE_MAX
+from weir.logs.times import wall_ms
 
 _SAY_EVERY_S: Final = 2.0
 _LOOK_EVERY: Final = 1_000
@@ -18,6 +19,8 @@ _LOOK_EVERY: Final = 1_000
 _HEAD_LINES: Final = 1_000
 """Lines that are looked at for the time at which a file begins."""
 
+_AHEAD_MS: Final = 86_400_000
+"""A time so far from now is none, as of a clock that was set right since: what follows would be read last."""
 _PIECES_MAX: Final = 16
 """A line of more pieces of LINE_MAX has no end: it comes from a device."""
 TimeOf = Callable[[bytes, str], int | None]
@@ -107,9 +110,10 @@ class LogFiles:
 
 
 def _time(value: bytes, file: str, time_of: TimeOf) -> int | None:
-    """The time of a line, ms; None: it has none, or one that is none, which is said of it."""
+    """The time of a line, ms; None: it has none, or one that is none, which is said of it, or to come."""
     with suppress(ValueError, OverflowError):
-        return time_of(value, file)
+        found = time_of(value, file)
+        return None if found is not None and found > wall_ms() + _AHEAD_MS else found
     return None
 
 

@@ -188,10 +188,12 @@ def test_files_come_in_the_order_of_their_times(imported: Import, tmp_path: Path
     assert deleted["items"][0]["mutations"] == 7
 
 
-def test_files_of_several_brokers_are_read_together(imported: Import) -> None:
-    """What one broker deletes another has created meanwhile, though its own file began later."""
+@pytest.mark.parametrize("ahead", [[], [produce(1, "2286-11-20 00:00:00,000")]])
+def test_files_of_several_brokers_are_read_together(imported: Import, ahead: list[str]) -> None:
+    """What one broker deletes another has created meanwhile, though its own file began later, or with a clock
+    that was wrong."""
     deleted = delete("t").replace("10:00:00", "10:30:00")
-    events = imported([produce(1, "2026-11-26 09:00:00,000"), "no time", deleted], [create(0, 7)])
+    events = imported([produce(1, "2026-11-26 09:00:00,000"), "no time", deleted], [*ahead, create(0, 7)])
     asked = [event for event in events if event["type"] == "request"]
     assert [event["api"] for event in asked] == ["CreateTopics", "DeleteTopics"]
     assert [event["items"][0]["mutations"] for event in asked] == [7, 7]
