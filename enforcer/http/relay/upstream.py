@@ -130,8 +130,9 @@ class Reply:
         self._metrics = metrics
         self.status = response.status_code
         headers = end_to_end((name.lower(), value) for name, value in response.headers.raw)
-        # When it was answered says our own server.
-        self.headers = [(name, value) for name, value in headers if name != b"date"]
+        # When it was answered says our own server; chunks alone say how long they are (RFC 9112, 6.3).
+        ours = {b"date", b"content-length"} if "transfer-encoding" in response.headers else {b"date"}
+        self.headers = [(name, value) for name, value in headers if name not in ours]
 
     def header(self, name: bytes) -> bytes | None:
         """The first header of a name."""

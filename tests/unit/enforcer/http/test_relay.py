@@ -52,6 +52,13 @@ async def test_bodies_and_answers_pass_as_they_are(front: Front) -> None:
     assert (await front.ask("OPTIONS", "/any")).body == b"OPTIONS"
 
 
+async def test_a_length_beside_chunks_is_not_passed_on(front: Front) -> None:
+    """It counts for nothing, and at another one our server would break the answer off."""
+    front.pulsar.answers["GET /any"] = lambda _seen: reply(200, b"abc", transfer_encoding="chunked")
+    answer = await front.ask("GET", "/any")
+    assert answer.body == b"abc" and not answer.headers
+
+
 @pytest.mark.parametrize("declared", [None, "9"])
 async def test_a_large_body_is_streamed(declared: str | None, monkeypatch: pytest.MonkeyPatch) -> None:
     """Beyond what is kept; with its length if the client said it."""
