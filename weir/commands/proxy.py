@@ -39,7 +39,7 @@ def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]"
     add(parser, "--pulsar", f"{pulsar} Weir's own topics", metavar="HOST:PORT")
     listen = f"address for clients (default {DEFAULT_LISTEN}, with --pulsar {DEFAULT_PULSAR_LISTEN})"
     add_address(parser, "--listen", f"{listen}; Kafka brokers get ports of their own")
-    told = "host that clients are told (default: of --listen)"
+    told = "host that Kafka clients are told (default: of --listen)"
     add(parser, "--advertise", told, metavar="HOST", type=bare_host)
     add_part_options(parser, "when a probe was decided")
     own = "name of this proxy in events, of no other one (default: host name and port)"
