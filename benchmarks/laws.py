@@ -42,19 +42,10 @@ def run(smoke: bool, progress: Progress) -> Result:
         progress.step(what, number / len(cases))
         alone, whole = _measure(law, chosen, count, repeats)
         if alone is not None:
-            aim = LOADS[law].targets_ns.get(chosen)
-            rows.append(
-                Row(
-                    what=f"{what}: compiled part",
-                    value=alone,
-                    unit="ns/event",
-                    target="" if aim is None else f"< {aim:.0f}",
-                    met=None if aim is None else alone < aim,
-                )
-            )
-        rows.append(Row(what=f"{what}: whole step", value=whole, unit="ns/event"))
+            rows.append(_row(f"{what}: compiled part", alone, LOADS[law].targets_ns.get(chosen)))
+        rows.append(_row(f"{what}: whole step", whole))
         if (most := LOADS[law].packed_ns) is not None:
-            rows.append(_packed_row(law, chosen, what, count, repeats, most))
+            rows.append(_row(f"{what}: whole step, packed", _packed(law, chosen, count, repeats), most))
     notes = [
         f"{count:,} events a batch, the median of {repeats[0]} to {repeats[1]} runs, each from the state that"
         " a batch before it left; processor time of one thread.",
@@ -66,10 +57,15 @@ def run(smoke: bool, progress: Progress) -> Result:
     return Result(name="laws", title=TITLE, rows=rows, notes=notes)
 
 
-def _packed_row(
-    law: str, chosen: str, what: str, count: int, repeats: tuple[int, int], most: float
-) -> Row:
-    """The whole step with packed records, its decisions packed again."""
+def _row(what: str, value: float, most: float | None = None) -> Row:
+    """Nanoseconds an event; less than `most` are aimed at."""
+    if most is None:
+        return Row(what, value, "ns/event")
+    return Row(what, value, "ns/event", target=f"< {most:.0f}", met=value < most)
+
+
+def _packed(law: str, chosen: str, count: int, repeats: tuple[int, int]) -> float:
+    """ns per event of the whole step with packed records, its decisions packed again."""
     load = LOADS[law]
     context = StepContext(initial=load.policies[chosen], processed_ts=T0, fail_fast=True)
     values = load.make(2 * count)
@@ -86,11 +82,7 @@ def _packed_row(
             list(pack(decided.type, decided.rows))
         return time.process_time_ns() - begun
 
-    value = _median(whole, repeats) / count
-    return Row(
-        what=f"{what}: whole step, packed", value=value, unit="ns/event", target=f"< {most:.0f}",
-        met=value < most,
-    )  # fmt: skip
+    return _median(whole, repeats) / count
 
 
 def _unpacked(topic: str, packed: list[bytes], ts: int) -> Records:

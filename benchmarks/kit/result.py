@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import KW_ONLY, asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
@@ -14,7 +14,7 @@ QUANTILES: Final = (*(float(percent) for percent in range(100)), 99.5, 99.9, 100
 """Percentiles kept in the JSON line, from which the plots are drawn."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Row:
     """One number.
 
@@ -31,6 +31,7 @@ class Row:
     what: str
     value: float
     unit: str
+    _: KW_ONLY
     baseline: float | None = None
     baseline_what: str = ""
     target: str = ""

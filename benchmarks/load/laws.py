@@ -1,6 +1,6 @@
 """What each law is measured with, alone: its policies, a maker of events, its compiled part."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -51,80 +51,55 @@ def _requests(count: int) -> list[bytes]:
 def _reports(count: int) -> list[bytes]:
     """Each round every broker reports each group once."""
     routes = _GROUPS * _BROKERS
-    return [
-        orjson.dumps(
-            {
-                "type": "group_usage",
-                "id": f"s{number}",
-                "ts": T0 + number // routes * _ROUND_MS,
-                "broker": f"b{number % _BROKERS}",
-                "period_ms": _ROUND_MS,
-                "usage": {f"g{number // _BROKERS % _GROUPS}": {"publishedMsg": 6_000 * (number % 13)}},
-            }
-        )
-        for number in range(count)
-    ]
+
+    def report(number: int) -> dict[str, Any]:
+        usage = {f"g{number // _BROKERS % _GROUPS}": {"publishedMsg": 6_000 * (number % 13)}}
+        ts = T0 + number // routes * _ROUND_MS
+        return {"ts": ts, "broker": f"b{number % _BROKERS}", "period_ms": _ROUND_MS, "usage": usage}
+
+    return _events("group_usage", "s", map(report, range(count)))
 
 
 def _deliveries(count: int) -> list[bytes]:
     draw = np.random.default_rng(SEED).integers(0, 1_000, count).tolist()
-    return [
-        orjson.dumps(
-            {
-                "type": "dispatch_usage",
-                "id": f"d{number}",
-                "ts": T0 + number // 10,
-                "broker": "b1",
-                "topic": _TOPIC % (place // 10),
-                "subscription": f"s{place}",
-                "msgs": 10,
-                "bytes": 1_000,
-                "entries": 10,
-                "backlog": True,
-            }
-        )
-        for number, place in enumerate(draw)
-    ]
+    own: dict[str, Any] = {"msgs": 10, "bytes": 1_000, "entries": 10, "backlog": True}
+    return _events("dispatch_usage", "d", (
+        {"ts": T0 + number // 10, "broker": "b1", "topic": _TOPIC % (each // 10), "subscription": f"s{each}",
+         **own}
+        for number, each in enumerate(draw)
+    ))  # fmt: skip
 
 
 def _latencies(count: int) -> list[bytes]:
     draw = np.random.default_rng(SEED)
     routes, rtt = draw.integers(0, 1_000, count).tolist(), draw.lognormal(16.0, 0.5, count).tolist()
-    return [
-        orjson.dumps(
-            {
-                "type": "latency",
-                "id": f"l{number}",
-                "ts": T0 + number // 10,
-                "partition": f"orders-{place}",
-                "rtt_ns": int(time_ns),
-                "inflight": 20,
-            }
-        )
+    return _events("latency", "l", (
+        {"ts": T0 + number // 10, "partition": f"orders-{place}", "rtt_ns": int(time_ns), "inflight": 20}
         for number, (place, time_ns) in enumerate(zip(routes, rtt, strict=True))
-    ]
+    ))  # fmt: skip
 
 
 def _backlogs(count: int) -> list[bytes]:
-    return [
-        orjson.dumps(
-            {
-                "type": "backlog",
-                "id": f"k{number}",
-                "ts": T0 + number,
-                "broker": "b1",
-                "topic": _TOPIC % (number % 1_000),
-                "ledgers": [
-                    {"id": 1, "entries": 100, "size": 103_600, "closeTime": T0},
-                    {"id": 2, "entries": 3, "size": 300, "closeTime": None},
-                ],
-                "subscriptions": [
-                    {"name": "slow", "ledger": 1, "entry": -1, "durable": True, "oldestPublishTime": T0},
-                    {"name": "fast", "ledger": 2, "entry": 1, "durable": True, "oldestPublishTime": T0},
-                ],
-            }
-        )
+    held: dict[str, Any] = {
+        "ledgers": [
+            {"id": 1, "entries": 100, "size": 103_600, "closeTime": T0},
+            {"id": 2, "entries": 3, "size": 300, "closeTime": None},
+        ],
+        "subscriptions": [
+            {"name": "slow", "ledger": 1, "entry": -1, "durable": True, "oldestPublishTime": T0},
+            {"name": "fast", "ledger": 2, "entry": 1, "durable": True, "oldestPublishTime": T0},
+        ],
+    }
+    return _events("backlog", "k", (
+        {"ts": T0 + number, "broker": "b1", "topic": _TOPIC % (number % 1_000), **held}
         for number in range(count)
+    ))  # fmt: skip
+
+
+def _events(type: str, letter: str, made: Iterable[dict[str, Any]]) -> list[bytes]:
+    """Events of one type; the letter begins their ids."""
+    return [
+        orjson.dumps({"type": type, "id": f"{letter}{number}", **event}) for number, event in enumerate(made)
     ]
 
 
