@@ -127,44 +127,28 @@ def run(smoke: bool, progress: Progress) -> Result:
 
 
 def _result(
-    scale: _Scale,
-    first: _Check,
-    same: list[_Check],
-    grown: list[_Check],
-    precise: _Check,
-    slow: _Check,
+    scale: _Scale, first: _Check, same: list[_Check], grown: list[_Check], precise: _Check, slow: _Check
 ) -> Result:
     of = f"{scale.topics:,} topics and {GROUPS * scale.topics:,} groups"
     naive = "one OffsetFetch a group"
     seconds = median(one.seconds for one in same)
     rows = [
         Row(
-            what=f"a check of {of}",
-            value=seconds,
-            unit="s",
-            baseline=slow.seconds,
-            baseline_what=naive,
-            target=f"< {CHECK_S:g} s",
-            met=max(one.seconds for one in same) < CHECK_S,
+            f"a check of {of}", seconds, "s", baseline=slow.seconds, baseline_what=naive,
+            target=f"< {CHECK_S:g} s", met=max(one.seconds for one in same) < CHECK_S,
         ),
         Row(
-            what="the collector's processor time of it",
-            value=median(one.cpu_s for one in same),
-            unit="s",
-            baseline=slow.cpu_s,
-            baseline_what=naive,
+            "the collector's processor time of it", median(one.cpu_s for one in same), "s",
+            baseline=slow.cpu_s, baseline_what=naive,
         ),
-        Row(what="a check when every topic has grown", value=median(one.seconds for one in grown), unit="s"),
-        Row(what="the first check, with the time index", value=first.seconds, unit="s"),
-        Row(what="a check with publish times that are known", value=precise.seconds, unit="s"),
+        Row("a check when every topic has grown", median(one.seconds for one in grown), "s"),
+        Row("the first check, with the time index", first.seconds, "s"),
+        Row("a check with publish times that are known", precise.seconds, "s"),
         Row(
-            what="most memory of the collector, publish times read",
-            value=precise.peak / 2**20,
-            unit="MiB",
-            target=f"< {MEMORY_MIB:g} MiB",
-            met=precise.peak / 2**20 < MEMORY_MIB,
+            "most memory of the collector, publish times read", precise.peak / 2**20, "MiB",
+            target=f"< {MEMORY_MIB:g} MiB", met=precise.peak / 2**20 < MEMORY_MIB,
         ),
-    ]
+    ]  # fmt: skip
     notes = [
         f"Each topic has one partition and {scale.records} records of {_SIZE} bytes before the first check; "
         "each group has a committed offset in one topic and no members. Broker and collector share the "

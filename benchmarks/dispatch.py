@@ -144,27 +144,24 @@ def _result(scale: Scale, free: Seen, below: Seen, held: Seen) -> Result:
     none = "no limits"
     rows = [
         Row(
-            what="proxy's processor time a record, limits never reached",
-            value=below.proxy_s / below.records * 1e6, unit="µs",
-            baseline=free.proxy_s / free.records * 1e6, baseline_what=none,
+            "proxy's processor time a record, limits never reached", below.proxy_s / below.records * 1e6,
+            "µs", baseline=free.proxy_s / free.records * 1e6, baseline_what=none,
         ),
         Row(
-            what="records a second, limits never reached",
-            value=below.records / below.seconds, unit="records/s",
+            "records a second, limits never reached", below.records / below.seconds, "records/s",
             baseline=free.records / free.seconds, baseline_what=none,
         ),
         Row(
-            what=f"memory of the proxy with {subscriptions:,} subscriptions",
-            value=below.resident / 2**20, unit="MiB", baseline=free.resident / 2**20, baseline_what=none,
+            f"memory of the proxy with {subscriptions:,} subscriptions", below.resident / 2**20, "MiB",
+            baseline=free.resident / 2**20, baseline_what=none,
         ),
         Row(
-            what=f"delivered at {scale.rate} a second and subscription",
-            value=held.records / held.seconds, unit="records/s",
+            f"delivered at {scale.rate} a second and subscription", held.records / held.seconds, "records/s",
             baseline=float(subscriptions * scale.rate), baseline_what="the limits together",
         ),
-        Row(what="proxy's processor time then", value=held.proxy_s / held.seconds, unit="s/s"),
-        Row(what="job's processor time then", value=held.job_s / held.seconds, unit="s/s"),
-        Row(what="memory of the proxy then", value=held.resident / 2**20, unit="MiB"),
+        Row("proxy's processor time then", held.proxy_s / held.seconds, "s/s"),
+        Row("job's processor time then", held.job_s / held.seconds, "s/s"),
+        Row("memory of the proxy then", held.resident / 2**20, "MiB"),
     ]  # fmt: skip
     notes = [
         f"{scale.groups} consumer groups (confluent-kafka) read {scale.topics} topics each; records of "

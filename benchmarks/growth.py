@@ -3,7 +3,7 @@
 import os
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from statistics import median
 from typing import Final
@@ -198,20 +198,13 @@ def rows(series: Sequence[Series]) -> list[Row]:
     fewest, most = min(known), max(known)
     found = [row for one in series for row in _grown(one)]
     each = known[most][_STATE] * 1e6 / most
-    found.append(
-        Row(
-            what="state per principal", value=each, unit="bytes", target=f"< {BYTES_TARGET} bytes",
-            met=each < BYTES_TARGET,
-        )
-    )  # fmt: skip
+    aim = f"< {BYTES_TARGET} bytes"
+    found.append(Row("state per principal", each, "bytes", target=aim, met=each < BYTES_TARGET))
     if AIMED_AT in known:
         took, base = known[AIMED_AT][_BATCH], known[fewest][_BATCH]
-        row = Row(
-            what=f"a batch, {AIMED_AT:,} principals known", value=took, unit="ms", baseline=base,
-            baseline_what=f"{fewest:,} known", target=f"<= {GROWTH_TARGET} x",
-            met=took <= GROWTH_TARGET * base,
-        )  # fmt: skip
-        found.append(row)
+        what, few = f"a batch, {AIMED_AT:,} principals known", f"{fewest:,} known"
+        row = Row(what, took, "ms", baseline=base, baseline_what=few)
+        found.append(replace(row, target=f"<= {GROWTH_TARGET} x", met=took <= GROWTH_TARGET * base))
     return found
 
 
@@ -220,10 +213,8 @@ def _grown(series: Series) -> Iterator[Row]:
     for size, point in series.points.items():
         for name, value in point.items():
             what, _, unit = name.rpartition(", ")
-            yield Row(
-                what=f"{series.case.format(f'{size:,}')}: {what}", value=value, unit=unit,
-                baseline=before.get(name), baseline_what="the point before" if before else "",
-            )  # fmt: skip
+            case, beside = series.case.format(f"{size:,}"), "the point before" if before else ""
+            yield Row(f"{case}: {what}", value, unit, baseline=before.get(name), baseline_what=beside)
         before = point
 
 

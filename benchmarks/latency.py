@@ -1,6 +1,6 @@
 """Latency of strict requests: from the request until its decision is in the proxy's hands."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 import uvloop
@@ -158,54 +158,33 @@ def _rows(series: dict[str, list[float]]) -> list[Row]:
     rows = []
     ordered = {name.removesuffix(", ms"): sorted(values) for name, values in series.items()}
     for what, values in ordered.items():
-        if not what.startswith(_ASKED):
-            rows += [
-                _alone(what, percent, percentile(values, percent), aim if what == _at(WARM_RATE) else None)
-                for percent, aim in TARGETS_MS.items()
-            ]
+        if what.startswith(_ASKED):
+            continue
+        for percent, aim in TARGETS_MS.items():
+            value = percentile(values, percent)
+            row = Row(f"{what}, p{percent:.0f}", value, "ms")
+            aimed = replace(row, target=f"<= {aim:.0f} ms", met=value <= aim)
+            rows.append(aimed if what == _at(WARM_RATE) else row)
     for kind, rate in _KINDS.items():
         through, direct = (ordered[_name(kind, rate, through=way)] for way in (True, False))
-        for percent in LOCAL_TARGETS:
-            took, baseline = percentile(through, percent), percentile(direct, percent)
-            rows.append(_beside(_name(kind, rate, through=True), percent, took, baseline))
+        for percent, factor in LOCAL_TARGETS.items():
+            value, baseline = percentile(through, percent), percentile(direct, percent)
+            rows.append(
+                Row(
+                    f"{_name(kind, rate, through=True)}, p{percent:.0f}", value, "ms", baseline=baseline,
+                    baseline_what="straight to Kafka", target=f"<= {factor:g} x",
+                    met=value <= factor * baseline,
+                )
+            )  # fmt: skip
     return rows
 
 
 def _decision_rows(took_us: list[float]) -> list[Row]:
     return [
-        Row(
-            what=f"{_DECISION}, p{percent:g}",
-            value=value,
-            unit="µs",
-            target=f"< {aim:.0f} µs",
-            met=value < aim,
-        )
+        Row(f"{_DECISION}, p{percent:g}", value, "µs", target=f"< {aim:.0f} µs", met=value < aim)
         for percent, aim in DECISION_TARGETS_US.items()
         for value in (percentile(sorted(took_us), percent),)
     ]
-
-
-def _beside(what: str, percent: float, value: float, direct: float) -> Row:
-    factor = LOCAL_TARGETS[percent]
-    return Row(
-        what=f"{what}, p{percent:.0f}",
-        value=value,
-        unit="ms",
-        baseline=direct,
-        baseline_what="straight to Kafka",
-        target=f"<= {factor:g} x",
-        met=value <= factor * direct,
-    )
-
-
-def _alone(what: str, percent: float, value: float, aim: float | None) -> Row:
-    return Row(
-        what=f"{what}, p{percent:.0f}",
-        value=value,
-        unit="ms",
-        target="" if aim is None else f"<= {aim:.0f} ms",
-        met=None if aim is None else value <= aim,
-    )
 
 
 def _notes(plan: _Plan) -> list[str]:

@@ -101,13 +101,10 @@ def _replayed(policies: Path, log: Path, out: Path, count: int) -> _Took:
 def _rows(what: str, took: _Took, count: int) -> list[Row]:
     rate, aim = count / took.wall_s, TARGETS_S[what]
     return [
+        Row(f"{what}: events per second", rate, "events/s", target=f">= {aim:,} events/s", met=rate >= aim),
+        Row(f"{what}: processor time", took.cpu_s / count * 1e6, "us/event"),
         Row(
-            what=f"{what}: events per second", value=rate, unit="events/s",
-            target=f">= {aim:,} events/s", met=rate >= aim,
-        ),
-        Row(what=f"{what}: processor time", value=took.cpu_s / count * 1e6, unit="us/event"),
-        Row(
-            what=f"{what}: memory at most", value=took.gib, unit="GiB",
+            f"{what}: memory at most", took.gib, "GiB",
             target=f"< {TARGET_GIB} GiB", met=took.gib < TARGET_GIB,
         ),
     ]  # fmt: skip
