@@ -12,9 +12,8 @@ from benchmarks.kit.progress import Progress
 from benchmarks.kit.result import Result, Row
 from benchmarks.kit.spark_cluster import SparkCluster
 from benchmarks.kit.stack import Stack, work_dir
-from benchmarks.load.catching_up import CaughtUp, catch_up
-from benchmarks.load.events import POLICIES, packed_requests, requests
-from benchmarks.load.writing import Writer, produce
+from benchmarks.load.catching_up import CaughtUp, Load, catch_up
+from benchmarks.load.events import POLICIES
 from streaming.job.spark.settings import Profile
 from weir.stack.kafka import HOST
 
@@ -27,38 +26,11 @@ _LOOK_S: Final = 1.0
 _ONE: Final = "one process, local[1]"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Load:
-    """What a job finds on Kafka.
-
-    Attributes:
-        rows: requests a packed record; 0: each alone, as JSON.
-        batch: requests in a batch.
-        warm: batches that are not counted.
-        measured: batches that are.
-    """
-
-    rows: int
-    batch: int
-    warm: int
-    measured: int
-
-    @property
-    def total(self) -> int:
-        """All requests."""
-        return (self.warm + self.measured) * self.batch
-
-    @property
-    def what(self) -> str:
-        """For people."""
-        return f"packs of {self.rows:,}" if self.rows else "single JSON"
-
-
 _LOADS: Final = (
-    _Load(rows=20_000, batch=500_000, warm=2, measured=3),
-    _Load(rows=0, batch=50_000, warm=1, measured=2),
+    Load(rows=20_000, batch=500_000, warm=2, measured=3),
+    Load(rows=0, batch=50_000, warm=1, measured=2),
 )
-_SMOKE: Final = (_Load(rows=1_000, batch=4_000, warm=1, measured=1),)
+_SMOKE: Final = (Load(rows=1_000, batch=4_000, warm=1, measured=1),)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -117,22 +89,20 @@ def run(smoke: bool, progress: Progress) -> Result:
     return Result(name="spark_cluster", title=TITLE, rows=rows, notes=_notes(loads, principals))
 
 
-def _measured(folder: Path, load: _Load, case: _Case, principals: int) -> _Seen:
+def _measured(folder: Path, load: Load, case: _Case, principals: int) -> _Seen:
     folder.mkdir()
     with _cluster(folder, case.executors) as cluster:
         job: dict[str, Any] = {
             "profile": Profile.THROUGHPUT.value,
             "shuffle_partitions": TASKS,
-            "max_events_per_batch": load.batch // (load.rows or 1),
+            "max_events_per_batch": load.records,
             "master": cluster.url if cluster else "local[1]",
             "driver_host": HOST,
         }
         with Stack(folder, settings={"job": job}, policies=POLICIES, partitions=case.partitions) as stack:
-            _write(stack, load, case.partitions, principals)
+            load.write(stack, case.partitions, principals)
             watched = _Watched(stack, cluster)
-            caught = catch_up(
-                stack, warm=load.warm * load.batch, total=load.total, limit_s=_LIMIT_S, done=watched.look
-            )
+            caught = catch_up(stack, load, limit_s=_LIMIT_S, done=watched.look)
     return _Seen(job=caught, executors_us=watched.executors_us(load.total), phases=_shares(watched.phases))
 
 
@@ -167,16 +137,6 @@ def _cluster(folder: Path, executors: int) -> Iterator[SparkCluster | None]:
         yield cluster
 
 
-def _write(stack: Stack, load: _Load, partitions: int, principals: int) -> None:
-    """All beforehand: a producer would take processor time from what is measured."""
-    if load.rows:
-        records = packed_requests(load.total, principals, partitions=partitions, rows=load.rows)
-        with Writer(stack.bootstrap) as writer:
-            writer.write(stack.topics.requests, records, packed=True)
-    else:
-        produce(stack.bootstrap, stack.topics.requests, requests(load.total, principals))
-
-
 def _phases(stack: Stack) -> dict[str, float]:
     """Seconds of all batches so far, by phase (docs/metrics.md)."""
     return {
@@ -191,46 +151,27 @@ def _shares(phases: dict[str, float]) -> dict[str, float]:
     return {phase: seconds / total for phase, seconds in phases.items()} if total else {}
 
 
-def _rows(load: _Load, seen: dict[str, _Seen]) -> list[Row]:
-    base = seen[_ONE].job
-    rows = [Row(what=f"{load.what}, {_ONE}", value=base.events_s, unit="events/s")]
+def _rows(load: Load, seen: dict[str, _Seen]) -> list[Row]:
+    base = seen[_ONE].job  # always the first
+    named = {f"{load.what}, {what}": one for what, one in seen.items()}
+    first, *others = named.items()
+    rows = [Row(first[0], base.events_s, "events/s")]
     rows += [
-        Row(
-            what=f"{load.what}, {what}",
-            value=one.job.events_s,
-            unit="events/s",
-            baseline=base.events_s,
-            baseline_what=_ONE,
-        )
-        for what, one in seen.items()
-        if what != _ONE
+        Row(what, one.job.events_s, "events/s", baseline=base.events_s, baseline_what=_ONE)
+        for what, one in others
     ]
     rows += [
-        Row(
-            what=f"{load.what}, {what}: processor time of driver and executors",
-            value=one.job.job_us + one.executors_us,
-            unit="us/event",
-        )
-        for what, one in seen.items()
-        if what != _ONE
+        Row(f"{what}: processor time of driver and executors", one.job.job_us + one.executors_us, "us/event")
+        for what, one in others
     ]
-    for what, one in seen.items():
+    for what, one in named.items():
         serial = sum(part for phase, part in one.phases.items() if phase != "run")
-        rows.append(
-            Row(
-                what=f"{load.what}, {what}: part of a batch in which no task runs",
-                value=100 * serial,
-                unit="%",
-            )
-        )
+        rows.append(Row(f"{what}: part of a batch in which no task runs", 100 * serial, "%"))
     return rows
 
 
-def _notes(loads: tuple[_Load, ...], principals: int) -> list[str]:
-    of = "; ".join(
-        f"{load.what}: {load.measured} batches of {load.batch:,} after {load.warm} that warm up"
-        for load in loads
-    )
+def _notes(loads: tuple[Load, ...], principals: int) -> list[str]:
+    of = "; ".join(load.about for load in loads)
     return [
         f"Requests of {principals:,} principals stand on Kafka before the job starts; profile throughput, "
         f"{TASKS} tasks and shards everywhere. {of}.",

@@ -1,7 +1,7 @@
 """Throughput of the job, Kafka to Kafka, beside the usual way to do it in PySpark and the local engine."""
 
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
@@ -9,9 +9,9 @@ from benchmarks.kit.fixtures import spark
 from benchmarks.kit.progress import Progress
 from benchmarks.kit.result import Result, Row
 from benchmarks.kit.stack import Stack, work_dir
-from benchmarks.load.catching_up import CaughtUp, catch_up
-from benchmarks.load.events import POLICIES, packed_requests, requests
-from benchmarks.load.writing import Writer, produce
+from benchmarks.load.catching_up import CaughtUp, Load, catch_up
+from benchmarks.load.events import POLICIES, requests
+from benchmarks.load.writing import produce
 from benchmarks.spark.idiom import start_idiom
 from benchmarks.spark.stages import Source, finish, progress_of, seconds_an_event, stages, step_alone
 from streaming.contract.topics import Cluster, Topics
@@ -33,50 +33,12 @@ _LIMIT_S: Final = 150.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Load:
-    """What a job finds on Kafka.
-
-    Attributes:
-        rows: requests a packed record; 0: each one alone, as JSON.
-        batch: requests in a batch.
-        warm: batches that are not counted: for so long the JVM's compilers take a third of the processor, and
-            a job runs for months.
-        measured: batches that are.
-        skew: exponent of Zipf's law by which principals are drawn; 0: all alike.
-        target: decisions per second; 0: it is shown beside, nothing was aimed at.
-    """
-
-    rows: int
-    batch: int
-    warm: int
-    measured: int
-    skew: float = 0.0
-    target: int = 0
-
-    @property
-    def total(self) -> int:
-        """All requests."""
-        return (self.warm + self.measured) * self.batch
-
-    @property
-    def records(self) -> int:
-        """Records of a batch."""
-        return self.batch // (self.rows or 1)
-
-    @property
-    def what(self) -> str:
-        """For people."""
-        packs = f"packs of {self.rows:,}" if self.rows else "single JSON"
-        return f"{packs}, Zipf {self.skew}" if self.skew else packs
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class _Scale:
     """How much: what the jobs find (the first as JSON, the second as packs), principals, and events of
     the other parts.
     """
 
-    loads: tuple[_Load, ...]
+    loads: tuple[Load, ...]
     principals: int
     staged: int
     idiom: int
@@ -85,10 +47,10 @@ class _Scale:
 
 _FULL = _Scale(
     loads=(
-        _Load(rows=0, batch=250_000, warm=4, measured=4, target=TARGET_JSON_S),
-        _Load(rows=20_000, batch=2_000_000, warm=3, measured=3, target=TARGET_PACKED_S),
-        _Load(rows=20_000, batch=2_000_000, warm=3, measured=3, skew=SKEW),
-        _Load(rows=500, batch=500_000, warm=2, measured=3),
+        Load(rows=0, batch=250_000, warm=4, measured=4, target=TARGET_JSON_S),
+        Load(rows=20_000, batch=2_000_000, warm=3, measured=3, target=TARGET_PACKED_S),
+        Load(rows=20_000, batch=2_000_000, warm=3, measured=3, skew=SKEW),
+        Load(rows=500, batch=500_000, warm=2, measured=3),
     ),
     principals=100_000,
     staged=500_000,
@@ -97,9 +59,9 @@ _FULL = _Scale(
 )
 _SMOKE = _Scale(
     loads=(
-        _Load(rows=0, batch=3_000, warm=1, measured=1),
-        _Load(rows=1_000, batch=4_000, warm=1, measured=1),
-        _Load(rows=1_000, batch=4_000, warm=1, measured=1, skew=SKEW),
+        Load(rows=0, batch=3_000, warm=1, measured=1),
+        Load(rows=1_000, batch=4_000, warm=1, measured=1),
+        Load(rows=1_000, batch=4_000, warm=1, measured=1, skew=SKEW),
     ),
     principals=500,
     staged=6_000,
@@ -119,7 +81,8 @@ def run(smoke: bool, progress: Progress) -> Result:
             if not load.rows:
                 found = _in_session(stack, scale, progress)
     progress.step("the step alone", 0.92)
-    step_s, state_s = step_alone(scale.loads[0].batch, scale.principals, _shards())
+    batch = scale.loads[0].batch
+    step_s, state_s = step_alone(batch, scale.principals, _settings(batch).shard_count)
     progress.step("local engine", 0.95)
     local = _local(folder, scale)
     idiom = found.pop("idiom")
@@ -127,48 +90,36 @@ def run(smoke: bool, progress: Progress) -> Result:
     return Result(name="throughput", title=TITLE, rows=rows, notes=_notes(scale))
 
 
-def _stack(folder: Path, load: _Load) -> Stack:
+def _stack(folder: Path, load: Load) -> Stack:
     """A broker of its own, so that nothing is left of the job before."""
     job = {
-        "profile": Profile.THROUGHPUT.value,
-        "shuffle_partitions": PARTITIONS,
+        "profile": Profile.THROUGHPUT.value, "shuffle_partitions": PARTITIONS,
         "max_events_per_batch": load.records,
-    }
+    }  # fmt: skip
     return Stack(folder, settings={"job": job}, policies=POLICIES, partitions=PARTITIONS)
 
 
-def _shards() -> int:
-    """Shards per law in the job that is measured."""
-    return JobSettings(profile=Profile.THROUGHPUT, shuffle_partitions=PARTITIONS).shard_count
+def _settings(batch: int) -> JobSettings:
+    """Of the job that is measured, with so many records in a batch."""
+    return JobSettings(
+        profile=Profile.THROUGHPUT, shuffle_partitions=PARTITIONS, max_events_per_batch=batch
+    )
 
 
-def _job(stack: Stack, load: _Load, principals: int, progress: Progress, begin: float) -> CaughtUp:
+def _job(stack: Stack, load: Load, principals: int, progress: Progress, begin: float) -> CaughtUp:
     """A job that finds this load; `begin` is the part of the whole benchmark that lies behind."""
-    # All is written beforehand: a producer would take processor time from what is measured.
     progress.step(f"writing {load.total:,} events, {load.what}", begin)
-    if load.rows:
-        records = packed_requests(
-            load.total, principals, partitions=PARTITIONS, rows=load.rows, skew=load.skew
-        )
-        with Writer(stack.bootstrap) as writer:
-            writer.write(stack.topics.requests, records, packed=True)
-    else:
-        produce(stack.bootstrap, stack.topics.requests, requests(load.total, principals))
+    load.write(stack, PARTITIONS, principals)
 
     def done(part: float) -> None:
         progress.step(f"job, {load.what}", begin + 0.06 + 0.1 * part)
 
-    warm = load.warm * load.batch
-    return catch_up(stack, warm=warm, total=load.total, limit_s=_LIMIT_S, done=done)
+    return catch_up(stack, load, limit_s=_LIMIT_S, done=done)
 
 
 def _in_session(stack: Stack, scale: _Scale, progress: Progress) -> dict[str, float]:
     """Seconds per event of every stage and of the idiom, in a Spark session of this process."""
-    settings = JobSettings(
-        profile=Profile.THROUGHPUT,
-        shuffle_partitions=PARTITIONS,
-        max_events_per_batch=scale.loads[0].batch,
-    )
+    settings = _settings(scale.loads[0].batch)
     topics = Topics("staged.")
     folder = stack.folder / "session"
     folder.mkdir()
@@ -225,47 +176,35 @@ def _rows(scale: _Scale, jobs: list[CaughtUp], idiom: float, local: float) -> li
     single, best = jobs[:2]
     rows: list[Row] = []
     for load, job in zip(scale.loads, jobs, strict=True):
+        rate = Row(f"job, {load.what}: decisions per second", job.events_s, "events/s")
+        aim = f">= {load.target:,} events/s"
         rows += [
-            Row(
-                what=f"job, {load.what}: decisions per second",
-                value=job.events_s,
-                unit="events/s",
-                target=f">= {load.target:,} events/s" if load.target else "",
-                met=job.events_s >= load.target if load.target else None,
-            ),
-            Row(what=f"job, {load.what}: processor time", value=job.job_us, unit="us/event"),
-            Row(what=f"broker beside it, {load.what}: processor time", value=job.broker_us, unit="us/event"),
+            replace(rate, target=aim, met=job.events_s >= load.target) if load.target else rate,
+            Row(f"job, {load.what}: processor time", job.job_us, "us/event"),
+            Row(f"broker beside it, {load.what}: processor time", job.broker_us, "us/event"),
         ]
     skewed = next(job for load, job in zip(scale.loads, jobs, strict=True) if load.skew)
-    rows.append(
+    usual = "applyInPandasWithState by principal"
+    return [
+        *rows,
         Row(
-            what=f"job, packed, principals by Zipf {SKEW}",
-            value=skewed.events_s,
-            unit="events/s",
-            baseline=best.events_s,
-            baseline_what="principals drawn evenly",
-        )
-    )
-    for job, what, ratio in ((best, "packed", TARGET_RATIO), (single, "single JSON", None)):
-        rows.append(
-            Row(
-                what=f"job, {what}, beside one group a principal",
-                value=job.events_s,
-                unit="events/s",
-                baseline=idiom,
-                baseline_what="applyInPandasWithState by principal",
-                target=f">= {ratio:.0f} x" if ratio else "",
-                met=job.events_s >= ratio * idiom if ratio else None,
-            )
-        )
-    beside = Row(
-        what="job, single JSON, beside the local engine",
-        value=single.events_s,
-        unit="events/s",
-        baseline=local,
-        baseline_what="weir replay, one process",
-    )
-    return [*rows, beside]
+            f"job, packed, principals by Zipf {SKEW}", skewed.events_s, "events/s",
+            baseline=best.events_s, baseline_what="principals drawn evenly",
+        ),
+        Row(
+            "job, packed, beside one group a principal", best.events_s, "events/s",
+            baseline=idiom, baseline_what=usual,
+            target=f">= {TARGET_RATIO:.0f} x", met=best.events_s >= TARGET_RATIO * idiom,
+        ),
+        Row(
+            "job, single JSON, beside one group a principal", single.events_s, "events/s",
+            baseline=idiom, baseline_what=usual,
+        ),
+        Row(
+            "job, single JSON, beside the local engine", single.events_s, "events/s",
+            baseline=local, baseline_what="weir replay, one process",
+        ),
+    ]  # fmt: skip
 
 
 def _where(job: CaughtUp, found: dict[str, float], step_s: float, state_s: float) -> list[Row]:
@@ -280,17 +219,11 @@ def _where(job: CaughtUp, found: dict[str, float], step_s: float, state_s: float
         "law: state from and to bytes": state_s / tasks,
         "Kafka out, offsets, planning": 1 / job.events_s - operator,
     }
-    return [
-        Row(what=f"where it goes: {name}", value=took * 1e6, unit="us/event") for name, took in parts.items()
-    ]
+    return [Row(f"where it goes: {name}", took * 1e6, "us/event") for name, took in parts.items()]
 
 
 def _notes(scale: _Scale) -> list[str]:
-    loads = "; ".join(
-        f"{load.what}: {load.measured} batches of {load.batch:,} after {load.warm} that warm up"
-        for load in scale.loads
-    )
-    single = scale.loads[0]
+    loads, single = "; ".join(load.about for load in scale.loads), scale.loads[0]
     return [
         f"Requests of {scale.principals:,} principals drawn at random, one item each, stand on Kafka before"
         f" the job starts; profile throughput, {PARTITIONS} partitions, {PARTITIONS} tasks, decisions leave"

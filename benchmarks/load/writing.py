@@ -5,14 +5,7 @@ from collections.abc import Callable, Iterable
 from typing import Any, Final, Self
 
 import pyarrow as pa
-from confluent_kafka import (
-    OFFSET_BEGINNING,
-    Consumer,
-    KafkaException,
-    Message,
-    Producer,
-    TopicPartition,
-)
+from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaException, Message, Producer, TopicPartition
 
 from streaming.columns.packed import CONTENT_TYPE, HEADER, is_packed
 from streaming.contract.errors import WeirError
@@ -22,9 +15,9 @@ _DELIVERY_LIMIT_S: Final = 60.0
 _ASK_LIMIT_S: Final = 10.0
 _POLL_S: Final = 0.05
 _QUIET_S: Final = 3.0
-_SAY_EVERY: Final = 50_000
 _BY_KEY: Final = -1
 """As a partition: the one that the key says (librdkafka, RD_KAFKA_PARTITION_UA)."""
+Record = tuple[bytes, bytes] | tuple[bytes, bytes, int]
 
 
 class Writer:
@@ -62,24 +55,13 @@ class Writer:
         self._producer.purge()
         self._producer.flush(_ASK_LIMIT_S)
 
-    def write(
-        self,
-        topic: str,
-        records: Iterable[tuple[bytes, bytes] | tuple[bytes, bytes, int]],
-        *,
-        packed: bool = False,
-        done: Callable[[int], None] = lambda count: None,
-    ) -> int:
+    def write(self, topic: str, records: Iterable[Record], *, packed: bool = False) -> None:
         """Write records and wait until all of them stand on the topic.
 
         Args:
             topic: where to.
             records: what: (key, value), or (key, value, partition) where the key does not say it.
             packed: they are packed ones.
-            done: told now and then how many were handed over.
-
-        Returns:
-            How many were written.
 
         Raises:
             WeirError: not all of them were, within a minute of the last.
@@ -95,26 +77,16 @@ class Writer:
                 except BufferError:
                     self._producer.poll(_POLL_S)
             count += 1
-            if count % _SAY_EVERY == 0:
-                self._producer.poll(0)
-                done(count)
         left = self._producer.flush(_DELIVERY_LIMIT_S)
         if left or self._failed:
             lost = left + len(self._failed)
             raise WeirError(f"{lost} of {count} events were not written to {topic}: {self._failed[:1]}")
-        return count
 
 
-def produce(
-    bootstrap: str,
-    topic: str,
-    records: Iterable[tuple[bytes, bytes]],
-    *,
-    done: Callable[[int], None] = lambda count: None,
-) -> int:
-    """Write records (key, value) by a producer of their own; see `Writer.write`."""
+def produce(bootstrap: str, topic: str, records: Iterable[Record], *, packed: bool = False) -> None:
+    """Write records by a producer of their own; see `Writer.write`."""
     with Writer(bootstrap) as writer:
-        return writer.write(topic, records, done=done)
+        writer.write(topic, records, packed=packed)
 
 
 class RowCounter:
