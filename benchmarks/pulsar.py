@@ -3,7 +3,7 @@
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from statistics import fmean
 from typing import Final
@@ -166,53 +166,35 @@ class _Bench:
         return cpu_s(self._pids[side]) if side in self._pids else 0.0
 
     def _rates(self, what: str, runs: dict[str, _Runs]) -> None:
-        direct, through = runs[_DIRECT].rate, runs[_PROXY].rate
+        rates = {side: own.rate for side, own in runs.items()}
+        met = rates[_PROXY] >= SHARE * rates[_DIRECT]
+        self._beside(what, rates, "messages/s", target=f">= {SHARE:g} x", met=met)
+        peer = runs.get(_PEER)
         self.rows.append(
             Row(
-                what=what, value=through, unit="messages/s", baseline=direct, baseline_what=_DIRECT,
-                target=f">= {SHARE:g} x", met=through >= SHARE * direct,
+                f"{what}: the proxy's CPU", runs[_PROXY].cpu_us, "us CPU/message",
+                baseline=peer.cpu_us if peer else None, baseline_what=_PEER if peer else "",
             )
         )  # fmt: skip
-        self._beside(what, {side: own.rate for side, own in runs.items()}, "messages/s", less=False)
-        self._cost(what, runs)
 
     def _times(self, what: str, runs: dict[str, _Runs]) -> None:
         """Times of a send, from the call to the receipt; each the mean of the rounds' percentiles."""
         middle = {side: 1e3 * fmean(run.p50_ms for run in own.found) for side, own in runs.items()}
         late = {side: 1e3 * fmean(run.p99_ms for run in own.found) for side, own in runs.items()}
-        added = middle[_PROXY] - middle[_DIRECT]
-        self.rows += [
-            Row(
-                what=f"{what}: p50", value=middle[_PROXY], unit="us", baseline=middle[_DIRECT],
-                baseline_what=_DIRECT, target=f"< {ADDED_US:.0f} us more", met=added < ADDED_US,
-            ),
-            Row(
-                what=f"{what}: p99", value=late[_PROXY], unit="us", baseline=late[_DIRECT],
-                baseline_what=_DIRECT,
-            ),
-        ]  # fmt: skip
-        self._beside(f"{what}: p50", middle, "us", less=True)
-        self._beside(f"{what}: p99", late, "us", less=True)
+        met = middle[_PROXY] - middle[_DIRECT] < ADDED_US
+        self._beside(f"{what}: p50", middle, "us", target=f"< {ADDED_US:.0f} us more", met=met)
+        self._beside(f"{what}: p99", late, "us")
 
-    def _beside(self, what: str, by_side: dict[str, float], unit: str, *, less: bool) -> None:
-        """Ours beside the peer's, if it is here; `less`: is better."""
+    def _beside(
+        self, what: str, by_side: dict[str, float], unit: str, target: str = "", met: bool | None = None
+    ) -> None:
+        """Ours beside straight to Pulsar, which the target is about, and the peer's, if it is here."""
+        row = Row(what, by_side[_PROXY], unit, baseline=by_side[_DIRECT], baseline_what=_DIRECT)
+        self.rows.append(replace(row, target=target, met=met))
         if _PEER in by_side:
-            ours, peer = by_side[_PROXY], by_side[_PEER]
-            self.rows.append(
-                Row(
-                    what=what, value=ours, unit=unit, baseline=peer, baseline_what=_PEER,
-                    target=_AHEAD, met=ours < peer if less else ours > peer,
-                )
-            )  # fmt: skip
-
-    def _cost(self, what: str, runs: dict[str, _Runs]) -> None:
-        peer = runs.get(_PEER)
-        self.rows.append(
-            Row(
-                what=f"{what}: the proxy's CPU", value=runs[_PROXY].cpu_us, unit="us CPU/message",
-                baseline=peer.cpu_us if peer else None, baseline_what=_PEER if peer else "",
-            )
-        )  # fmt: skip
+            peer = by_side[_PEER]
+            ahead = row.value < peer if unit == "us" else row.value > peer
+            self.rows.append(replace(row, baseline=peer, baseline_what=_PEER, target=_AHEAD, met=ahead))
 
 
 def run(smoke: bool, progress: Progress) -> Result:
