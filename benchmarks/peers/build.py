@@ -144,42 +144,39 @@ def _run(program: Program, command: list[str], folder: Path, until: float) -> No
 
 
 @contextmanager
-def listening(child: Child, listen: str) -> Iterator[tuple[int, str]]:
+def listening(
+    child: Child, listen: str, ask: Callable[[], object] | None = None, limit_s: float = _START_LIMIT_S
+) -> Iterator[tuple[int, str]]:
     """Run a peer.
 
     Args:
         child: in a session of its own, as our proxy: by sessions Linux shares cores out (autogroup).
         listen: HOST:PORT for clients.
+        ask: raises OSError while it does not answer; None: a connection is all that is asked for.
+        limit_s: for its start.
 
     Returns:
         Its process id, and HOST:PORT for clients.
 
     Raises:
-        Unavailable: it ended, or did not listen in time.
+        Unavailable: it ended, or did not answer in time.
     """
+    host, _, port = listen.rpartition(":")
+    ask = ask or (lambda: socket.create_connection((host, int(port)), timeout=1.0).close())
+    until = time.monotonic() + limit_s
     child.start()
     try:
-        _wait_for(child, listen)
+        while True:
+            if not child.alive() or time.monotonic() > until:
+                raise Unavailable(f"{child.name} did not start: " + " | ".join(child.last_lines(5)))
+            try:
+                ask()
+                break
+            except OSError:
+                time.sleep(_POLL_S)
         yield child.pid, listen
     finally:
         child.stop(_STOP_LIMIT_S)
-
-
-def _wait_for(child: Child, listen: str) -> None:
-    """Wait until it listens.
-
-    Raises:
-        Unavailable: it ended, or did not listen in time.
-    """
-    host, _, port = listen.rpartition(":")
-    until = time.monotonic() + _START_LIMIT_S
-    while child.alive() and time.monotonic() < until:
-        try:
-            socket.create_connection((host, int(port)), timeout=1.0).close()
-            return
-        except OSError:
-            time.sleep(_POLL_S)
-    raise Unavailable(f"{child.name} did not start: " + " | ".join(child.last_lines(5)))
 
 
 def main() -> int:

@@ -1,27 +1,22 @@
 """Pulsar's own proxy, at its defaults: what stands before Pulsar brokers otherwise."""
 
-import time
 import urllib.request
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Final
 
 from benchmarks.load.pulsar_perf import QUIET, tool_command
-from benchmarks.peers.build import Unavailable
+from benchmarks.peers.build import listening
 from weir.stack.kafka import HOST, free_port
 from weir.stack.process import Child
 from weir.stack.pulsar import LocalPulsar
 
 START_LIMIT_S: Final = 60.0
-STOP_LIMIT_S: Final = 10.0
 _MAIN: Final = "org.apache.pulsar.proxy.server.ProxyServiceStarter"
 _ANSWER_LIMIT_S: Final = 5.0
-_POLL_S: Final = 0.1
 
 
-@contextmanager
-def own_proxy(pulsar: LocalPulsar, folder: Path) -> Iterator[tuple[int, str]]:
+def own_proxy(pulsar: LocalPulsar, folder: Path) -> AbstractContextManager[tuple[int, str]]:
     """Run it in front of a local Pulsar.
 
     Args:
@@ -49,24 +44,10 @@ def own_proxy(pulsar: LocalPulsar, folder: Path) -> Iterator[tuple[int, str]]:
     conf = folder / "proxy.conf"
     conf.write_text("".join(f"{name}={value}\n" for name, value in lines.items()))
     child = Child(
-        "own proxy", tool_command(_MAIN, folder, "-c", str(conf)), log=folder / "own.log", env=QUIET
+        "Pulsar's own proxy", tool_command(_MAIN, folder, "-c", str(conf)), log=folder / "own.log", env=QUIET
     )
-    child.start()
-    try:
-        _wait(child, f"http://{HOST}:{web_port}/admin/v2/clusters")
-        yield child.pid, f"{HOST}:{port}"
-    finally:
-        child.stop(STOP_LIMIT_S)
 
+    def ask() -> None:
+        urllib.request.urlopen(f"http://{HOST}:{web_port}/admin/v2/clusters", timeout=_ANSWER_LIMIT_S).close()
 
-def _wait(child: Child, url: str) -> None:
-    until = time.monotonic() + START_LIMIT_S
-    while child.alive() and time.monotonic() < until:
-        try:
-            with urllib.request.urlopen(url, timeout=_ANSWER_LIMIT_S) as answer:
-                if answer.status == 200:
-                    return
-        except OSError:
-            pass
-        time.sleep(_POLL_S)
-    raise Unavailable("Pulsar's own proxy did not start: " + " | ".join(child.last_lines(5)))
+    return listening(child, f"{HOST}:{port}", ask, START_LIMIT_S)
