@@ -1,7 +1,7 @@
 """What a benchmark found, and how it is kept: one JSON line and one table a benchmark."""
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import KW_ONLY, asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Final
@@ -105,53 +105,33 @@ def to_line(result: Result, run: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def table(line: Mapping[str, Any]) -> str:
-    """The Markdown page of one JSON line."""
-    parts = [f"# {line['title']}", about(line), *tables(line)]
-    return "\n\n".join(parts) + "\n"
-
-
-def tables(line: Mapping[str, Any]) -> list[str]:
-    """The blocks of a page below its heading: rows, percentiles, notes."""
-    parts = [row_table(line["rows"])]
-    if line["percentiles"]:
-        parts.append(percentile_table(line["percentiles"]))
-    remarks = [*line["notes"], *(f"Not run: {reason}" for reason in line["skipped"])]
-    if remarks:
-        parts.append("\n".join(f"- {remark}" for remark in remarks))
-    return parts
-
-
-def about(line: Mapping[str, Any]) -> str:
-    """When and where a line was measured, in words."""
-    own = line["machine"]
-    where = f"{own['cpu']}, {own['cores']} cores, {own['memory_gib']} GiB, Linux {own['kernel']}"
-    if "loop_ms" in own:
-        before, after = map(number, own["loop_ms"])
-        where += f" (a million additions in Python: {before} ms before, {after} ms after)"
+    """The Markdown page of one JSON line: when and where, rows, percentiles, notes."""
+    own, rows, series = line["machine"], line["rows"], line["percentiles"]
+    before, after = map(number, own["loop_ms"])
     versions = ", ".join(f"{name} {version}" for name, version in line["versions"].items())
-    return f"{line['date']}, {line['seconds']:.0f} s, on {where}; {versions}."
-
-
-def row_table(rows: Iterable[Mapping[str, Any]]) -> str:
-    """Rows as a Markdown table; columns that would be empty are left out."""
-    rows = list(rows)
+    about = (
+        f"{line['date']}, {line['seconds']:.0f} s, on {own['cpu']}, {own['cores']} cores,"
+        f" {own['memory_gib']} GiB, Linux {own['kernel']} (a million additions in Python:"
+        f" {before} ms before, {after} ms after); {versions}."
+    )
     columns = {
         "What": [row["what"] for row in rows],
         "Value": [f"{number(row['value'])} {row['unit']}".strip() for row in rows],
         "Beside": [beside(row) for row in rows],
         "Target": [_aim(row) for row in rows],
     }
-    return markdown({name: cells for name, cells in columns.items() if any(cells)})
-
-
-def percentile_table(percentiles: Mapping[str, Mapping[str, float]]) -> str:
-    """Percentiles by series as a Markdown table."""
-    counts = [f"{own['count']:,}" for own in percentiles.values()]
-    columns = {"Samples of": list(percentiles), "Count": counts}
-    for percent in PERCENTS:
-        name = "greatest" if percent == 100.0 else f"p{percent:g}"
-        columns[name] = [number(own[f"p{percent:g}"]) for own in percentiles.values()]
-    return markdown(columns)
+    # Columns that would be empty are left out.
+    parts = [markdown({name: cells for name, cells in columns.items() if any(cells)})]
+    if series:
+        columns = {"Samples of": list(series), "Count": [f"{each['count']:,}" for each in series.values()]}
+        for percent in PERCENTS:
+            name = "greatest" if percent == 100.0 else f"p{percent:g}"
+            columns[name] = [number(each[f"p{percent:g}"]) for each in series.values()]
+        parts.append(markdown(columns))
+    remarks = [*line["notes"], *(f"Not run: {reason}" for reason in line["skipped"])]
+    if remarks:
+        parts.append("\n".join(f"- {remark}" for remark in remarks))
+    return "\n\n".join([f"# {line['title']}", about, *parts]) + "\n"
 
 
 def beside(row: Mapping[str, Any]) -> str:
