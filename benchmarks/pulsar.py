@@ -1,16 +1,16 @@
 """What the Pulsar proxy costs, beside Pulsar alone and Pulsar's own proxy: pulsar-perf's figures."""
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import ExitStack
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import fmean
 from typing import Final
 
-from benchmarks.kit.machine import cpu_s
 from benchmarks.kit.progress import Progress
 from benchmarks.kit.result import Result, Row
+from benchmarks.kit.sides import Sides, Sum
 from benchmarks.kit.stack import Stack, work_dir
 from benchmarks.load import pulsar_perf
 from benchmarks.load.pulsar_perf import Measured, paced, perf
@@ -60,29 +60,6 @@ _FULL: Final = _Plan(rounds=2, produce_s=2, consume=100_000, send_s=2, rate=200,
 _SMOKE: Final = _Plan(rounds=1, produce_s=1, consume=2_000, send_s=1, rate=200, warm_s=0)
 
 
-@dataclass(slots=True)
-class _Runs:
-    """All runs of one side: pulsar-perf's figures, and the processor time of what stands between."""
-
-    found: list[Measured] = field(default_factory=list)
-    cpu_s: float = 0.0
-
-    @property
-    def messages(self) -> int:
-        """Of all runs."""
-        return sum(run.messages for run in self.found)
-
-    @property
-    def rate(self) -> float:
-        """Messages per second, the mean of all runs."""
-        return fmean(run.rate for run in self.found)
-
-    @property
-    def cpu_us(self) -> float:
-        """Processor time a message."""
-        return 1e6 * self.cpu_s / self.messages
-
-
 class _Bench:
     """One run of everything.
 
@@ -91,21 +68,20 @@ class _Bench:
         pulsar: the broker.
         stack: Kafka with Weir's topics, on which the proxy is started.
         progress: told how far it is.
+        begun: when that began, on time.monotonic.
         peer: process id and address of Pulsar's own proxy; None: it is not here.
     """
 
     def __init__(
-        self, plan: _Plan, pulsar: LocalPulsar, stack: Stack, progress: Progress, peer: tuple[int, str] | None
-    ) -> None:
+        self, plan: _Plan, pulsar: LocalPulsar, stack: Stack, progress: Progress, begun: float,
+        peer: tuple[int, str] | None,
+    ) -> None:  # fmt: skip
         proxy = stack.start_proxy(decided=False, pulsar=pulsar.service)
-        self._plan, self._stack, self._progress = plan, stack, progress
-        self._pids = {_PROXY: int(proxy["pid"])}
-        self._address = {_DIRECT: pulsar.service, _PROXY: str(proxy["listen"])}
+        pids, address = {_PROXY: int(proxy["pid"])}, {_DIRECT: pulsar.service, _PROXY: str(proxy["listen"])}
         if peer is not None:
-            self._pids[_PEER], self._address[_PEER] = peer
-        self._folder = _folder(stack.folder / "perf")
-        self._turns = 0
-        self._begun = time.monotonic()
+            pids[_PEER], address[_PEER] = peer
+        self._plan, self._folder = plan, _folder(stack.folder / "perf")
+        self._sides = Sides(address, pids, plan.rounds, stack.check, progress, DURATION_S, begun=begun)
         self.rows: list[Row] = []
 
     def run(self) -> None:
@@ -119,11 +95,9 @@ class _Bench:
             )
 
         # Whoever came first would have a cold broker. Straight, so that both proxies stay equally fresh.
-        self._progress.step("warming the broker up", 0.2)
-        batches(self._address[_DIRECT])
-        produced = self._measured(what, batches)
-        self._rates(what, produced)
-        count = min(plan.consume, sum(own.messages for own in produced.values()))
+        self._sides.tell("warming the broker up")
+        batches(self._sides.address[_DIRECT])
+        count = min(plan.consume, self._rates(what, batches))
         what = "pulsar-perf consume, batches, 1 kB"
 
         def backlog(address: str) -> Measured:
@@ -131,7 +105,7 @@ class _Bench:
             fresh = ("-ss", f"run-{time.monotonic_ns()}", "-sp", "Earliest")
             return perf("consume", address, _TOPIC, folder, "-m", str(count), *fresh)
 
-        self._rates(what, self._measured(what, backlog))
+        self._rates(what, backlog)
         what = f"pulsar-perf produce, {plan.rate}/s, no batches, 1 kB"
 
         def single(address: str) -> Measured:
@@ -140,47 +114,37 @@ class _Bench:
                 address, f"{_TOPIC}-one", folder, *words, warm_s=plan.warm_s, window_s=plan.send_s
             )
 
-        self._times(what, self._measured(what, single))
+        self._times(what, self._measured(what, single)[0])
 
-    def _each(self, what: str) -> Iterator[str]:
-        """The sides in turn, each time in the other order: what else the machine does then hits all."""
-        for _ in range(self._plan.rounds):
-            self._turns += 1
-            for side in list(self._address)[:: 1 if self._turns % 2 else -1]:
-                self._stack.check()
-                fraction = (time.monotonic() - self._begun) / DURATION_S
-                self._progress.step(f"{what}, {side}", min(0.98, 0.25 + fraction))
-                yield side
+    def _measured(
+        self, what: str, work: Callable[[str], Measured]
+    ) -> tuple[dict[str, list[Measured]], dict[str, Sum]]:
+        """Runs at all sides, and their sums in messages; `work` gets an address."""
+        found: dict[str, list[Measured]] = {address: [] for address in self._sides.address.values()}
 
-    def _measured(self, what: str, work: Callable[[str], Measured]) -> dict[str, _Runs]:
-        """Runs at all sides; `work` gets an address."""
-        runs = {side: _Runs() for side in self._address}
-        for side in self._each(what):
-            before = self._cpu_s(side)
-            runs[side].found.append(work(self._address[side]))
-            runs[side].cpu_s += self._cpu_s(side) - before
-        return runs
+        def noted(address: str) -> tuple[float, float]:
+            found[address].append(run := work(address))
+            return run.messages, 0.0  # the rate is what pulsar-perf says
 
-    def _cpu_s(self, side: str) -> float:
-        """Processor time of what stands between client and broker."""
-        return cpu_s(self._pids[side]) if side in self._pids else 0.0
+        sums = self._sides.measured(what, noted)
+        return {side: found[address] for side, address in self._sides.address.items()}, sums
 
-    def _rates(self, what: str, runs: dict[str, _Runs]) -> None:
-        rates = {side: own.rate for side, own in runs.items()}
+    def _rates(self, what: str, work: Callable[[str], Measured]) -> int:
+        """Rates, each the mean of all runs, and what they cost; returns how many messages there were."""
+        runs, sums = self._measured(what, work)
+        rates = {side: fmean(run.rate for run in own) for side, own in runs.items()}
+        cpu_us = {side: 1e6 * total.cpu_s / total.amount for side, total in sums.items()}
         met = rates[_PROXY] >= SHARE * rates[_DIRECT]
         self._beside(what, rates, "messages/s", target=f">= {SHARE:g} x", met=met)
-        peer = runs.get(_PEER)
-        self.rows.append(
-            Row(
-                f"{what}: the proxy's CPU", runs[_PROXY].cpu_us, "us CPU/message",
-                baseline=peer.cpu_us if peer else None, baseline_what=_PEER if peer else "",
-            )
-        )  # fmt: skip
+        peer = _PEER if _PEER in rates else ""
+        row = Row(f"{what}: the proxy's CPU", cpu_us[_PROXY], "us CPU/message")
+        self.rows.append(replace(row, baseline=cpu_us.get(_PEER), baseline_what=peer))
+        return sum(run.messages for own in runs.values() for run in own)
 
-    def _times(self, what: str, runs: dict[str, _Runs]) -> None:
+    def _times(self, what: str, runs: dict[str, list[Measured]]) -> None:
         """Times of a send, from the call to the receipt; each the mean of the rounds' percentiles."""
-        middle = {side: 1e3 * fmean(run.p50_ms for run in own.found) for side, own in runs.items()}
-        late = {side: 1e3 * fmean(run.p99_ms for run in own.found) for side, own in runs.items()}
+        middle = {side: 1e3 * fmean(run.p50_ms for run in own) for side, own in runs.items()}
+        late = {side: 1e3 * fmean(run.p99_ms for run in own) for side, own in runs.items()}
         met = middle[_PROXY] - middle[_DIRECT] < ADDED_US
         self._beside(f"{what}: p50", middle, "us", target=f"< {ADDED_US:.0f} us more", met=met)
         self._beside(f"{what}: p99", late, "us")
@@ -201,7 +165,7 @@ def run(smoke: bool, progress: Progress) -> Result:
     """Measure the same work straight to Pulsar, through the proxy and through Pulsar's own, in turn."""
     plan = _SMOKE if smoke else _FULL
     _prepare(smoke, progress)
-    skipped = list[str]()
+    skipped, begun = list[str](), time.monotonic()
     with ExitStack() as running:
         progress.step("starting Kafka", 0.0)
         stack = running.enter_context(Stack(work_dir()))
@@ -213,7 +177,7 @@ def run(smoke: bool, progress: Progress) -> Result:
             peer = running.enter_context(own_proxy(pulsar, _folder(stack.folder / "own")))
         except Unavailable as reason:
             skipped.append(str(reason))
-        bench = _Bench(plan, pulsar, stack, progress, peer)
+        bench = _Bench(plan, pulsar, stack, progress, begun, peer)
         bench.run()
     return Result(name="pulsar", title=TITLE, rows=bench.rows, notes=_notes(plan), skipped=skipped)
 

@@ -1,11 +1,8 @@
 """Runs benchmarks, each in a process of its own with a time limit; a smoke run has two processes."""
 
-import contextlib
 import importlib
 import os
 import shutil
-import signal
-import subprocess
 import sys
 import tempfile
 import time
@@ -19,7 +16,7 @@ import orjson
 
 from benchmarks.kit.result import table, write
 from weir.jars.folders import ROOT
-from weir.stack.process import die_with_parent
+from weir.stack.process import Child
 
 STOP_LIMIT_S: Final = 30.0
 """How long a benchmark that is told to stop may take to take down what it started."""
@@ -114,18 +111,14 @@ class _Run:
             self._out(name).unlink(missing_ok=True)
         command = [sys.executable, "-m", "benchmarks.kit.alone", options.package, str(self._folder)]
         command += [*(["--smoke"] if options.smoke else []), *self._names]
-        # A group of its own, so that nothing of a benchmark that hangs outlives it; nor does it outlive us.
-        self._process = subprocess.Popen(
-            command,
-            env=_environment(self._folder, options.smoke),
-            start_new_session=True,
-            preexec_fn=die_with_parent,
-        )
-        self._own.callback(_end, self._process)
+        environment = _environment(self._folder, options.smoke)
+        self._child = Child(self._names[0], command, log=None, env=environment)
+        self._own.callback(self._child.stop, STOP_LIMIT_S)
+        self._child.start()
 
     def over(self) -> bool:
         """Whether it has ended or taken too long."""
-        return self._process.poll() is not None or time.monotonic() - self._begun > self._limit_s
+        return not self._child.alive() or time.monotonic() - self._begun > self._limit_s
 
     def told(self, say: Callable[[str], None]) -> list[str]:
         """Print or keep what was found and end it; names of those that failed, which is said too."""
@@ -152,7 +145,7 @@ class _Run:
 
     def _why(self) -> str:
         """Why there is no result, if there is none."""
-        status = self._process.poll()
+        status = self._child.poll()
         if status is None:
             return f"it took longer than {self._limit_s:.0f} s and was stopped"
         return f"it ended with status {status}; what it said stands above"
@@ -178,7 +171,7 @@ def _environment(folder: Path, smoke: bool) -> dict[str, str]:
     paths = [str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])]
     own = {"TMPDIR": str(folder), "PYTHONPATH": os.pathsep.join(paths)}
     # Java's second compiler pays only in a run of minutes; without it a smoke run takes half the processor.
-    return {**os.environ, **own, **({"SPARK_SUBMIT_OPTS": "-XX:TieredStopAtLevel=1"} if smoke else {})}
+    return {**own, **({"SPARK_SUBMIT_OPTS": "-XX:TieredStopAtLevel=1"} if smoke else {})}
 
 
 def _limit_s(name: str, options: Options) -> float:
@@ -189,14 +182,3 @@ def _limit_s(name: str, options: Options) -> float:
     # What a first run has to build beforehand is no part of the stated duration.
     setup_s: float = getattr(module, "SETUP_LIMIT_S", 0.0)
     return float(module.DURATION_S * _LIMIT_FACTOR + _LIMIT_EXTRA_S + setup_s)
-
-
-def _end(process: "subprocess.Popen[bytes]") -> None:
-    """Stop it if it still runs, and whatever is left in its group."""
-    if process.poll() is None:
-        process.terminate()
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            process.wait(STOP_LIMIT_S)
-    with contextlib.suppress(ProcessLookupError, PermissionError):
-        os.killpg(process.pid, signal.SIGKILL)
-    process.wait()
