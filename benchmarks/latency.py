@@ -8,7 +8,7 @@ import uvloop
 from benchmarks.kit.progress import Progress
 from benchmarks.kit.result import Result, Row, percentile
 from benchmarks.kit.stack import Stack, work_dir
-from benchmarks.load.asking import Asker, Beside, Client, EventLink, drive, settled
+from benchmarks.load.asking import Asker, Client, EventLink, drive, settled
 from benchmarks.load.deciding import decisions_us
 from benchmarks.load.events import POLICIES
 from streaming.contract.errors import WeirError
@@ -95,9 +95,8 @@ class _Meter:
         numbers = await self.drive(asker, rate, self._plan.window_s, what)
         self.series[f"{what}, ms"] = await settled(asker, numbers)
 
-    async def pairs(self, kind: str, rate: float, seconds: float, direct: Client, proxy: Client) -> None:
-        """The same of two clients that ask in turn, each at a rate."""
-        asker = Beside(direct, proxy)
+    async def pairs(self, kind: str, rate: float, seconds: float, asker: Client) -> None:
+        """The same of a client that asks straight and through the proxy in turn, each at a rate."""
         what = _name(kind, rate, through=True)
         await self.drive(asker, 2 * rate, self._plan.settle_s, what)
         numbers = await self.drive(asker, 2 * rate, seconds, what)
@@ -132,11 +131,10 @@ async def _measure(plan: _Plan, stack: Stack, listen: str, meter: _Meter) -> Non
         for rate in plan.rates:
             await meter.window(link, rate, _at(rate))
     for (kind, rate), seconds in zip(_KINDS.items(), (plan.window_s, plan.creation_s), strict=True):
-        dry = kind == _DRY
-        async with Client(stack.bootstrap, dry=dry) as direct, Client(listen, dry=dry) as proxy:
-            await meter.pairs(kind, rate, seconds, direct, proxy)
-        if direct.refused or proxy.refused:
-            raise WeirError(f"{direct.refused} and {proxy.refused} requests were answered with an error")
+        async with Client(stack.bootstrap, listen, dry=kind == _DRY) as client:
+            await meter.pairs(kind, rate, seconds, client)
+        if client.refused:
+            raise WeirError(f"{client.refused} requests were answered with an error")
 
 
 def _at(rate: float) -> str:

@@ -101,26 +101,26 @@ class EventLink:
 
 
 class Client:
-    """Asks a proxy or broker for CreateTopics over many connections; async context manager.
+    """Asks proxies or brokers for CreateTopics over many connections; async context manager.
 
     Args:
-        address: `HOST:PORT`.
+        addresses: `HOST:PORT` of each, asked in turn, so that whatever the machine does meets all alike;
+            CONNECTIONS is a multiple of their number.
         dry: whether its requests are dry runs, and create nothing.
     """
 
-    def __init__(self, address: str, *, dry: bool = True) -> None:
-        self._dry = dry
+    def __init__(self, *addresses: str, dry: bool = True) -> None:
+        self._addresses, self._dry = addresses, dry
         self.latencies: dict[int, float] = {}
         self.refused = 0
-        self._host, _, port = address.rpartition(":")
-        self._port = int(port)
         self._writers: list[asyncio.StreamWriter] = []
         self._sent: list[deque[tuple[int, float]]] = []
         self._readers: list[asyncio.Task[None]] = []
 
     async def __aenter__(self) -> Self:
-        for _ in range(CONNECTIONS):
-            reader, writer = await asyncio.open_connection(self._host, self._port)
+        for place in range(CONNECTIONS):
+            host, _, port = self._addresses[place % len(self._addresses)].rpartition(":")
+            reader, writer = await asyncio.open_connection(host, int(port))
             self._writers.append(writer)
             self._sent.append(deque())
             self._readers.append(asyncio.create_task(self._read(reader, self._sent[-1])))
@@ -148,24 +148,6 @@ class Client:
             number, begun = sent.popleft()
             self.latencies[number] = (time.perf_counter() - begun) * 1000
             self.refused += _error_of(frame) != 0
-
-
-class Beside:
-    """Two clients that ask in turn, so that whatever the machine does meets both alike.
-
-    Args:
-        first: asks for requests of even numbers.
-        second: for the others.
-    """
-
-    def __init__(self, first: Client, second: Client) -> None:
-        self._clients = first, second
-        self.latencies: dict[int, float] = {}
-        first.latencies = second.latencies = self.latencies
-
-    def ask(self, number: int) -> None:
-        """Send one request."""
-        self._clients[number % 2].ask(number)
 
 
 async def drive(asker: Asker, rate: float, seconds: float, first: int, look: Callable[[float], None]) -> int:
