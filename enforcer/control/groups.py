@@ -99,6 +99,41 @@ class Holder:
             raise Refusal(412, "Not allowed to set/get topic policy for a partition")
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Place:
+    """Where something stands in the entry of a namespace or a topic, the `holder`; each kind says the way."""
+
+    holder: Holder
+
+    @property
+    def keys(self) -> tuple[str, ...]:
+        """The way to it inside the entry."""
+        raise NotImplementedError
+
+    def check(self) -> None:
+        """Raises Refusal (412, as Pulsar): a name cannot be one, or is that of one partition."""
+        self.holder.check_policies()
+
+    def at(self, entries: Entries) -> dict[str, Any] | None:
+        """What stands there, None if nothing does; as those below raises Refusal: see check."""
+        self.check()
+        value: Any = entries.get(self.holder.path)
+        for key in self.keys:
+            value = None if value is None else value.get(key)
+        return None if value is None else dict(value)
+
+    def put(self, entries: Entries, fields: Mapping[str, Any]) -> Changes:
+        """Set it in place of the one before; what else the entry says stays."""
+        self.check()
+        return {self.holder.path: placed(entries.get(self.holder.path, {}), self.keys, fields)}
+
+    def delete(self, entries: Entries) -> Changes:
+        """Remove it; nothing to do if there is none. With the last key of an entry the entry goes."""
+        if self.at(entries) is None:
+            return {}
+        return {self.holder.path: placed(entries[self.holder.path], self.keys, None)}
+
+
 class GroupFields(ClosedMapping):
     """Names in any case of letters, null = absent; absent fields keep theirs, at first -1."""
 

@@ -21,7 +21,7 @@ from enforcer.control.backlog.table import BacklogTable
 from enforcer.control.dispatch.table import DeliveryTable
 from enforcer.control.docs import refusals
 from enforcer.control.entities.view import EntityView
-from enforcer.control.groups import Changes, Entries, Holder, Refusal
+from enforcer.control.groups import Changes, Entries, Holder, Place, Refusal
 from enforcer.control.metrics import AdminMetrics
 from enforcer.control.middleware import caller_of
 from enforcer.control.settings import AdminSettings
@@ -201,25 +201,23 @@ def add_changes(
     path: str,
     place_of: Callable[..., Any],
     fields_of: Callable[[bytes, Any], Mapping[str, Any]],
-    put: Callable[[Entries, Any, Mapping[str, Any]], Changes],
-    remove: Callable[[Entries, Any], Changes],
     *,
     schema: Schema,
     summaries: tuple[str, str],
     **told: Any,
 ) -> None:
-    """POST and DELETE of what stands at one kind of place, which the dependency `place_of` tells.
+    """POST and DELETE of what stands at one kind of Place, which the dependency `place_of` tells.
 
     `fields_of` reads a body for a place; what is `told` besides is said of both.
     """
     of_path, refused = Depends(place_of), told.pop("refused", ())
 
-    async def post(request: Request, place: Any = of_path) -> Decide:
+    async def post(request: Request, place: Place = of_path) -> Decide:
         fields = fields_of(await body_of(request, parts.settings), place)
-        return lambda entries: put(entries, place, fields)
+        return lambda entries: place.put(entries, fields)
 
-    async def delete(place: Any = of_path) -> Decide:
-        return lambda entries: remove(entries, place)
+    async def delete(place: Place = of_path) -> Decide:
+        return place.delete
 
     described = {**told, "openapi_extra": admin_docs.body(schema), "summary": summaries[0]}
     add_change(router, parts, "POST", path, post, (400, *refused, 408, 412, 413), **described)

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from enforcer.control.groups import Changes, Entries, Holder, Refusal, object_of, placed
+from enforcer.control.groups import Changes, Entries, Holder, Place, Refusal, object_of
 from streaming.contract.fields import shown
 from streaming.policy.policy_set import UNLIMITED, PolicySet, Section
 from streaming.policy.schema import VALUES
@@ -59,21 +59,21 @@ class QuotaView(BaseModel):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class QuotaPlace:
-    """Where a quota stands.
+class QuotaPlace(Place):
+    """Where a quota stands, of size or of age."""
 
-    Attributes:
-        holder: the namespace or topic.
-        kind: of size or of age.
-    """
-
-    holder: Holder
     kind: BacklogKind
 
     @property
     def keys(self) -> tuple[str, ...]:
-        """The way to it inside the holder's entry."""
+        """See Place."""
         return MAP, self.kind.value
+
+    def put(self, entries: Entries, fields: Mapping[str, Any]) -> Changes:
+        """See Place; `actions` and the like of the one before stay if nothing else is said."""
+        before = self.at(entries) or {}
+        kept = {name: before[name] for name in _OURS if name in before}
+        return Place.put(self, entries, {**kept, **fields})
 
 
 def quota_fields(body: bytes, place: QuotaPlace) -> dict[str, Any]:
@@ -133,22 +133,6 @@ def applied_quotas(policies: PolicySet, holder: Holder) -> dict[str, Any]:
         assert won.value is not None, "the broker has a default of each"
         applied[kind.value] = _shown(kind, won.value)
     return applied
-
-
-def put_quota(entries: Entries, place: QuotaPlace, fields: Mapping[str, Any]) -> Changes:
-    """Set a quota in place of the one before, whose `actions` and the like stay if nothing else is said."""
-    place.holder.check_policies()
-    value = entries.get(place.holder.path, {})
-    before = value.get(MAP, {}).get(place.kind, {})
-    kept = {name: before[name] for name in _OURS if name in before}
-    return {place.holder.path: placed(value, place.keys, {**kept, **fields})}
-
-
-def delete_quota(entries: Entries, place: QuotaPlace) -> Changes:
-    """Remove a quota; nothing to do if there is none. With the last key of an entry the entry goes."""
-    if place.kind.value not in quotas_at(entries, place.holder):
-        return {}
-    return {place.holder.path: placed(entries[place.holder.path], place.keys, None)}
 
 
 def _shown(kind: BacklogKind, quota: Mapping[str, Any]) -> dict[str, Any]:

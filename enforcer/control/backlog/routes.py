@@ -12,8 +12,6 @@ from enforcer.control.backlog.quotas import (
     QuotaPlace,
     QuotaView,
     applied_quotas,
-    delete_quota,
-    put_quota,
     quota_fields,
     quotas_at,
 )
@@ -155,7 +153,7 @@ def _add_quotas(
         return QuotaPlace(holder=holder, kind=kind)
 
     add_changes(
-        router, parts, f"{prefix}/backlogQuota", place_of, quota_fields, put_quota, delete_quota,
+        router, parts, f"{prefix}/backlogQuota", place_of, quota_fields,
         schema=QUOTA_SCHEMA, tags=[tag], refused=(404,),
         summaries=(
             "Set a backlog quota, in place of the one before of its type",

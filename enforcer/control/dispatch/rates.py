@@ -4,11 +4,10 @@ Paths, field names and reasons are those of Pulsar's broker (docs/protocol_notes
 Each function but those that read a body raises Refusal (412) where there is no such name.
 """
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from enforcer.control.groups import Changes, Entries, Holder, Refusal, object_of, placed
+from enforcer.control.groups import Place, Refusal, object_of
 from streaming.contract.errors import BadEvent
 from streaming.policy.files import check_entry
 from streaming.policy.policy_set import UNLIMITED, PolicySet, Section
@@ -35,29 +34,27 @@ _INT32_MAX: Final = 2**31 - 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RatePlace:
+class RatePlace(Place):
     """Where a dispatch rate stands.
 
     Attributes:
-        holder: the namespace or topic.
         kind: of a topic as a whole, or of subscriptions.
         subscription: the one whose own it is, None: all of them.
     """
 
-    holder: Holder
     kind: RateKind
     subscription: str | None = None
 
     @property
     def keys(self) -> tuple[str, ...]:
-        """The way to it inside the holder's entry."""
+        """See Place."""
         if self.subscription is None:
             return (self.kind.value,)
         return ("subscriptions", self.subscription, RateKind.TOPIC.value)
 
     def check(self) -> None:
-        """Raises Refusal (412, as Pulsar): a name cannot be one, or is that of one partition."""
-        self.holder.check_policies()
+        """See Place; that of a subscription too."""
+        Place.check(self)  # not by super(), which is lost where slots make another class
         if self.subscription is not None:
             try:
                 check_entry(self.holder.path, {"subscriptions": {self.subscription: {}}})
@@ -94,31 +91,9 @@ def rate_fields(body: bytes) -> dict[str, Any]:
     return fields
 
 
-def rate_at(entries: Entries, place: RatePlace) -> Mapping[str, Any] | None:
-    """What stands there, None if nothing does."""
-    place.check()
-    value: Any = entries.get(place.holder.path)
-    for key in place.keys:
-        value = None if value is None else value.get(key)
-    return None if value is None else dict(value)
-
-
 def applied_rate(policies: PolicySet, place: RatePlace) -> dict[str, Any]:
     """What applies to a topic or subscription by precedence (docs/contract.md 2), absent fields filled in."""
     place.check()
     levels = dispatch_candidates(policies, place.holder.name, place.subscription, place.kind)
     won = next((level.value for level in levels if level.wins), None)
     return {**_UNSET, **(won or {})}
-
-
-def put_rate(entries: Entries, place: RatePlace, fields: Mapping[str, Any]) -> Changes:
-    """Set a rate in place of the one before; what else the entry says stays."""
-    place.check()
-    return {place.holder.path: placed(entries.get(place.holder.path, {}), place.keys, fields)}
-
-
-def delete_rate(entries: Entries, place: RatePlace) -> Changes:
-    """Remove a rate; nothing to do if there is none. With the last key of an entry the entry goes."""
-    if rate_at(entries, place) is None:
-        return {}
-    return {place.holder.path: placed(entries[place.holder.path], place.keys, None)}

@@ -9,15 +9,7 @@ from fastapi.responses import JSONResponse
 
 from enforcer.control import docs as admin_docs
 from enforcer.control.dispatch.broker import NAMES, delete_value, put_value, values
-from enforcer.control.dispatch.rates import (
-    RATE_SCHEMA,
-    RatePlace,
-    applied_rate,
-    delete_rate,
-    put_rate,
-    rate_at,
-    rate_fields,
-)
+from enforcer.control.dispatch.rates import RATE_SCHEMA, RatePlace, applied_rate, rate_fields
 from enforcer.control.docs import refusals
 from enforcer.control.groups import Holder, Refusal
 from enforcer.control.parts import (
@@ -97,13 +89,12 @@ def _add_rates(
         response_class=Response,
     )
     async def get(place: RatePlace = of_path, applied: bool = asked) -> Response:
-        rate = applied_rate(parts.in_force()[0], place) if applied else rate_at(store.entries, place)
+        rate = applied_rate(parts.in_force()[0], place) if applied else place.at(store.entries)
         # As JSON: of an empty text pulsar-admin's client makes nothing, and waits for ever.
         return Response(media_type="application/json") if rate is None else JSONResponse(rate)
 
     add_changes(
-        router, parts, path, place_of, lambda body, _place: rate_fields(body), put_rate, delete_rate,
-        schema=RATE_SCHEMA, tags=[tag],
+        router, parts, path, place_of, lambda body, _place: rate_fields(body), schema=RATE_SCHEMA, tags=[tag],
         summaries=(
             "Set the dispatch rate, in place of the one before", "Remove the dispatch rate, if there is one",
         ),

@@ -7,14 +7,7 @@ import pytest
 from admin_api_kit import refusal
 from each_kit import each
 
-from enforcer.control.backlog.quotas import (
-    QuotaPlace,
-    applied_quotas,
-    delete_quota,
-    put_quota,
-    quota_fields,
-    quotas_at,
-)
+from enforcer.control.backlog.quotas import QuotaPlace, applied_quotas, quota_fields, quotas_at
 from enforcer.control.groups import Holder
 from streaming.policy.policy_set import PolicySet, Section
 from streaming.policy.topics import BacklogKind
@@ -83,9 +76,9 @@ def test_a_quota_replaces_the_one_before_but_for_what_pulsar_cannot_say() -> Non
     """`actions` stays through a call of pulsar-admin; other keys of the entry stay anyway."""
     entries: dict[str, Any] = {"namespaces.acme/orders": {"resourcegroup": "rg1"}}
     first = read(SIZE, limitSize=5, policy=HOLD, actions=True)
-    entries |= put_quota(entries, SIZE, first)
-    entries |= put_quota(entries, AGE, read(AGE, limitTime=60, policy=HOLD))
-    entries |= put_quota(entries, SIZE, read(SIZE, limitSize=6, policy="producer_exception"))
+    entries |= SIZE.put(entries, first)
+    entries |= AGE.put(entries, read(AGE, limitTime=60, policy=HOLD))
+    entries |= SIZE.put(entries, read(SIZE, limitSize=6, policy="producer_exception"))
     assert entries["namespaces.acme/orders"] == {
         "resourcegroup": "rg1",
         "backlogQuotaMap": {
@@ -96,12 +89,12 @@ def test_a_quota_replaces_the_one_before_but_for_what_pulsar_cannot_say() -> Non
     assert quotas_at(entries, NAMESPACE)["destination_storage"] == {
         "limit": 6, "limitSize": 6, "limitTime": -1, "policy": "producer_exception", "actions": True,
     }  # fmt: skip
-    entries |= put_quota(entries, SIZE, read(SIZE, limitSize=6, policy=HOLD, actions=False))
+    entries |= SIZE.put(entries, read(SIZE, limitSize=6, policy=HOLD, actions=False))
     assert "actions" not in quotas_at(entries, NAMESPACE)["destination_storage"]
     for place, left in ((SIZE, ["message_age"]), (AGE, [])):
-        entries |= delete_quota(entries, place)
+        entries |= place.delete(entries)
         assert sorted(quotas_at(entries, NAMESPACE)) == left
-        assert delete_quota(entries, place) == {}
+        assert place.delete(entries) == {}
     assert entries == {"namespaces.acme/orders": {"resourcegroup": "rg1"}}
 
 
@@ -135,7 +128,7 @@ def test_names_that_have_no_quota_of_their_own(name: str) -> None:
     for act in (
         lambda: quotas_at({}, holder),
         lambda: applied_quotas(PolicySet(), holder),
-        lambda: put_quota({}, QuotaPlace(holder=holder, kind=BacklogKind.SIZE), {}),
-        lambda: delete_quota({}, QuotaPlace(holder=holder, kind=BacklogKind.SIZE)),
+        lambda: QuotaPlace(holder=holder, kind=BacklogKind.SIZE).put({}, {}),
+        lambda: QuotaPlace(holder=holder, kind=BacklogKind.SIZE).delete({}),
     ):
         assert refusal(act)[0] == 412

@@ -1,16 +1,11 @@
 """What the admin API makes of requests for dispatch rates, without a server."""
 
+from functools import partial
+
 from admin_api_kit import refusal
 from each_kit import each
 
-from enforcer.control.dispatch.rates import (
-    RatePlace,
-    applied_rate,
-    delete_rate,
-    put_rate,
-    rate_at,
-    rate_fields,
-)
+from enforcer.control.dispatch.rates import RatePlace, applied_rate, rate_fields
 from enforcer.control.groups import Holder
 from streaming.policy.policy_set import PolicySet, Section
 from streaming.policy.topics import RateKind
@@ -70,23 +65,23 @@ def test_what_pulsar_would_take_is_refused(body: bytes, reason: str) -> None:
 def test_other_keys_of_an_entry_stay() -> None:
     """A rate is set as a whole; with the last key the entry goes."""
     entries = {ORDERS.path: {"resourcegroup": "rg1", "dispatchRate": FIVE}}
-    changed = put_rate(entries, OF_ORDERS, TEN)
+    changed = OF_ORDERS.put(entries, TEN)
     assert changed == {ORDERS.path: {"resourcegroup": "rg1", "dispatchRate": TEN}}
-    assert delete_rate(entries, OF_ORDERS) == {ORDERS.path: {"resourcegroup": "rg1"}}
-    assert delete_rate({ORDERS.path: {"dispatchRate": {}}}, OF_ORDERS) == {ORDERS.path: None}
-    assert delete_rate({}, OF_ORDERS) == {}
-    assert delete_rate({ORDERS.path: {"resourcegroup": "rg1"}}, OF_ORDERS) == {}
+    assert OF_ORDERS.delete(entries) == {ORDERS.path: {"resourcegroup": "rg1"}}
+    assert OF_ORDERS.delete({ORDERS.path: {"dispatchRate": {}}}) == {ORDERS.path: None}
+    assert OF_ORDERS.delete({}) == {}
+    assert OF_ORDERS.delete({ORDERS.path: {"resourcegroup": "rg1"}}) == {}
 
 
 def test_a_subscription_has_its_own() -> None:
     """Beside others of the topic, and emptied from the inside."""
-    own = put_rate({}, OF_SUB, TEN)
+    own = OF_SUB.put({}, TEN)
     assert own == {T1.path: {"subscriptions": {"sub1": {"dispatchRate": TEN}}}}
     two = {T1.path: {"subscriptions": {"sub1": {"dispatchRate": TEN}, "sub2": {"dispatchRate": FIVE}}}}
-    assert rate_at(two, OF_SUB) == TEN
-    assert delete_rate(two, OF_SUB) == {T1.path: {"subscriptions": {"sub2": {"dispatchRate": FIVE}}}}
-    assert delete_rate(own, OF_SUB) == {T1.path: None}
-    assert rate_at({T1.path: {"dispatchRate": TEN}}, OF_SUB) is None
+    assert OF_SUB.at(two) == TEN
+    assert OF_SUB.delete(two) == {T1.path: {"subscriptions": {"sub2": {"dispatchRate": FIVE}}}}
+    assert OF_SUB.delete(own) == {T1.path: None}
+    assert OF_SUB.at({T1.path: {"dispatchRate": TEN}}) is None
 
 
 def test_what_applies_is_found_by_precedence() -> None:
@@ -106,9 +101,9 @@ def test_what_applies_is_found_by_precedence() -> None:
     entries |= {ORDERS.path: {"subscriptionDispatchRate": FIVE}}
     assert applied(OF_SUB) == unlimited | FIVE
     assert applied(OF_T1) == unlimited
-    entries |= put_rate(entries, OF_ALL, {"dispatchThrottlingRateInMsg": -1})
+    entries |= OF_ALL.put(entries, {"dispatchThrottlingRateInMsg": -1})
     assert applied(OF_SUB) == unlimited | FIVE
-    entries |= put_rate(entries, OF_SUB, TEN)
+    entries |= OF_SUB.put(entries, TEN)
     assert applied(OF_SUB) == unlimited | TEN
     assert applied(OF_ALL) == unlimited | FIVE
 
@@ -128,6 +123,7 @@ def test_what_applies_is_found_by_precedence() -> None:
 )  # fmt: skip
 def test_names_are_checked(place: RatePlace, reason: str) -> None:
     """412, whatever is asked."""
-    for ask in (rate_at, applied_rate, delete_rate, lambda entries, at: put_rate(entries, at, TEN)):
-        status, said = refusal(ask, {}, place)
+    asked = (place.at, ()), (partial(applied_rate, place=place), ()), (place.delete, ()), (place.put, (TEN,))
+    for ask, given in asked:
+        status, said = refusal(ask, {}, *given)
         assert status == 412 and reason in said
