@@ -47,11 +47,7 @@ export function history(rows, unit, room, now = Date.now()) {
   for (const value of ticks(most)) {
     picture.append(
       svg("line", { class: "grid", x1: left, x2: width - right, y1: y(value), y2: y(value) }),
-      svg(
-        "text",
-        { class: "tick", x: left - 6, y: y(value) + 4, "text-anchor": "end" },
-        bare(value, unit),
-      ),
+      svg("text", { class: "tick", x: left - 6, y: y(value) + 4, "text-anchor": "end" }, bare(value, unit)),
     );
   }
   for (const share of width < 500 ? [0, 0.5, 1] : [0, 0.25, 0.5, 0.75, 1]) {

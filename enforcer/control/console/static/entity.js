@@ -2,22 +2,8 @@
 import { ask, Refused } from "./api.js";
 import { history } from "./charts.js";
 import { bar, level } from "./limits.js";
-import {
-  ago,
-  amount,
-  bare,
-  duration,
-  emptyIn,
-  fill,
-  h,
-  ms,
-  number,
-  percent,
-  rowsTable,
-  shown,
-  time,
-  title,
-} from "./words.js";
+import { ago, amount, bare, duration, emptyIn, fill, h, ms, number, percent, rowsTable,
+  shown, time, title } from "./words.js";
 
 const DECISIONS = 50;
 const REREAD = 5; // summaries, one a second
@@ -189,34 +175,20 @@ function showShadow(place, { shadow, candidates = {} }) {
 }
 
 function showHelp(place, now) {
-  const change = h(
-    "a",
-    { class: "button", href: `#/policies?${new URLSearchParams({ entry: now.entry ?? "" })}` },
-    "Change its policy",
-  );
-  const told = place.querySelector("output");
-  const say = (output) =>
-    fill(
-      output,
-      now.help
-        ? [h("strong", {}, amount(now.help.limit, now.unit ?? "")), ` ${now.help.text}`, now.entry && change]
-        : "Nothing waited in the last hour: no other limit would have changed anything.",
-    );
-  if (told) {
-    // It was asked already: kept up to date.
-    if (told.hasChildNodes()) say(told);
-    place.querySelector("button").onclick = () => say(told);
-    return;
+  if (!place.hasChildNodes()) {
+    const hint = "The least limit that would have ended its waits in the last hour.";
+    const button = h("button", { type: "button" }, "What would help?");
+    fill(place, h("p", { class: "hint" }, hint), button, h("output"));
   }
-  const output = h("output");
-  const button = h("button", { type: "button" }, "What would help?");
-  button.onclick = () => say(output);
-  fill(
-    place,
-    h("p", { class: "hint" }, "The least limit that would have ended its waits in the last hour."),
-    button,
-    output,
-  );
+  const output = place.querySelector("output");
+  const policy = `#/policies?${new URLSearchParams({ entry: now.entry ?? "" })}`;
+  const change = h("a", { class: "button", href: policy }, "Change its policy");
+  const said = now.help
+    ? [h("strong", {}, amount(now.help.limit, now.unit ?? "")), ` ${now.help.text}`, now.entry && change]
+    : "Nothing waited in the last hour: no other limit would have changed anything.";
+  const say = () => fill(output, said);
+  if (output.hasChildNodes()) say(); // it was asked already: kept up to date
+  place.querySelector("button").onclick = say;
 }
 
 /** What else a decision says. */

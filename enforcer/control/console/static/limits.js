@@ -4,11 +4,7 @@ import { sparkline } from "./charts.js";
 import { amount, bare, beside, duration, emptyIn, fill, h, number, percent, turns } from "./words.js";
 
 const LAWS = ["mutation", "shares", "dispatch", "concurrency", "backlog"];
-const ORDERS = [
-  ["used", "share used"],
-  ["wait", "waiting"],
-  ["refused", "refused"],
-];
+const ORDERS = [["used", "share used"], ["wait", "waiting"], ["refused", "refused"]];
 /** Columns beside the entity: what stands above, whether of numbers, and the order that it leads to. */
 const COLUMNS = [
   ["Used", "number", "used"],

@@ -30,18 +30,8 @@ export function fill(place, ...children) {
 
 const DIGITS = new Intl.NumberFormat("en", { maximumSignificantDigits: 3 });
 const WHOLE = new Intl.NumberFormat("en", { maximumFractionDigits: 0 });
-const SCALES = [
-  [1e12, "T"],
-  [1e9, "G"],
-  [1e6, "M"],
-  [1e4, "k"],
-];
-const BYTES = [
-  [2 ** 40, "TiB"],
-  [2 ** 30, "GiB"],
-  [2 ** 20, "MiB"],
-  [2 ** 10, "KiB"],
-];
+const SCALES = [[1e12, "T"], [1e9, "G"], [1e6, "M"], [1e4, "k"]];
+const BYTES = [[2 ** 40, "TiB"], [2 ** 30, "GiB"], [2 ** 20, "MiB"], [2 ** 10, "KiB"]];
 const NONE = "–";
 
 /** A number in few digits; null is a dash. */
@@ -83,11 +73,7 @@ export function duration(length) {
   if (length === null || length === undefined || !Number.isFinite(length)) return NONE;
   if (length < 1000) return `${Math.round(length)} ms`;
   if (length < 60_000) return `${DIGITS.format(length / 1000)} s`;
-  const steps = [
-    [86_400, "d", 3600, "h"],
-    [3600, "h", 60, "min"],
-    [60, "min", 1, "s"],
-  ];
+  const steps = [[86_400, "d", 3600, "h"], [3600, "h", 60, "min"], [60, "min", 1, "s"]];
   const seconds = Math.round(length / 1000);
   const [large, name, small, less] = steps.find(([size]) => seconds >= size);
   const rest = Math.floor((seconds % large) / small);
