@@ -45,7 +45,6 @@ class Scale:
         open_s: how long that is.
         closed_s: how long a peer is asked as fast as it answers.
         callers: calls under way then.
-        connections: gRPC connections, used in turn; peers answer most with one.
         batch: checks a call in the second closed loop.
     """
 
@@ -55,7 +54,6 @@ class Scale:
     open_s: float = 10.0
     closed_s: float = 8.0
     callers: int = 64
-    connections: int = 1
     batch: int = 100
 
 
@@ -207,7 +205,7 @@ def _paced(coordinator: QuotaCoordinator, load: list[tuple[str, bytes]], rate: i
 def _measure(program: Program, scale: Scale, progress: Progress, done: float) -> Remote:
     """Start a peer, let it see every subject, and ask it."""
     label = _LABELS[program]
-    common: dict[str, float] = {"subjects": scale.subjects, "held": _HELD, "connections": scale.connections}
+    common: dict[str, float] = {"subjects": scale.subjects, "held": _HELD}
 
     def ask(what: str, fraction: float, **options: float) -> Answers:
         progress.step(f"{label}, {what}", done + fraction)
@@ -282,8 +280,7 @@ def _notes(scale: Scale, own: Own, remotes: Mapping[Program, Remote]) -> list[st
         "cores.",
         "Decisions per second and core: checks over processor time, user and system: ours of the checking "
         "thread; a peer's of the service with its Redis, not of the load client. As fast as it can: "
-        f"{scale.callers} callers ({_BATCH_CALLERS} with {scale.batch} checks a call) on "
-        f"{scale.connections} connection.",
+        f"{scale.callers} callers ({_BATCH_CALLERS} with {scale.batch} checks a call) on 1 connection.",
         "Peers are set up as kindly as their documentation allows, one node each: Gubernator "
         f"{GUBERNATOR.version} with a cache for all subjects and tracing off; ratelimit {RATELIMIT.version} "
         "with statistics off, its local cache on, and Redis on a Unix socket, writing nothing to disk. Each "

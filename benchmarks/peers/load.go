@@ -18,7 +18,7 @@ const underWayMax = 4_096
 
 type load struct {
 	shape    shape
-	service  []*grpc.ClientConn
+	service  *grpc.ClientConn
 	subjects int
 	held     int
 	batch    int
@@ -33,11 +33,11 @@ type tally struct {
 }
 
 // ask makes one call and notes how long it took, from `begun` on.
-func (l *load) ask(connection *grpc.ClientConn, request []byte, begun time.Time, seen *tally) {
+func (l *load) ask(request []byte, begun time.Time, seen *tally) {
 	limit, cancel := context.WithTimeout(context.Background(), callLimit)
 	defer cancel()
 	var answer []byte
-	err := connection.Invoke(limit, l.shape.method, request, &answer)
+	err := l.service.Invoke(limit, l.shape.method, request, &answer)
 	took := time.Since(begun)
 	var refused int
 	if err == nil {
@@ -59,11 +59,10 @@ func (l *load) closed(callers int, span time.Duration) report {
 	end := begun.Add(span)
 	tallies := l.together(callers, func(caller int, seen *tally) {
 		order := rand.New(rand.NewPCG(l.seed, uint64(caller)))
-		connection := l.service[caller%len(l.service)]
 		for now := time.Now(); now.Before(end); now = time.Now() {
 			// Made before the clock starts: writing the request is not the service's time.
 			request := l.request(order)
-			l.ask(connection, request, time.Now(), seen)
+			l.ask(request, time.Now(), seen)
 		}
 	})
 	return summary(tallies, time.Since(begun), nil)
@@ -73,8 +72,7 @@ func (l *load) closed(callers int, span time.Duration) report {
 func (l *load) pass(times, callers int) report {
 	begun := time.Now()
 	var next atomic.Int64
-	tallies := l.together(callers, func(caller int, seen *tally) {
-		connection := l.service[caller%len(l.service)]
+	tallies := l.together(callers, func(_ int, seen *tally) {
 		for {
 			first := int(next.Add(int64(l.batch))) - l.batch
 			if first >= times*l.subjects {
@@ -84,7 +82,7 @@ func (l *load) pass(times, callers int) report {
 			for i := range names {
 				names[i] = (first + i) % l.subjects
 			}
-			l.ask(connection, l.shape.write(names, l.held), time.Now(), seen)
+			l.ask(l.shape.write(names, l.held), time.Now(), seen)
 		}
 	})
 	return summary(tallies, time.Since(begun), nil)
@@ -116,7 +114,7 @@ func (l *load) open(rate float64, span time.Duration) report {
 		wait.Add(1)
 		go func() {
 			defer wait.Done()
-			l.ask(l.service[i%len(l.service)], request, now, &tallies[i])
+			l.ask(request, now, &tallies[i])
 			<-free
 		}()
 	}

@@ -38,7 +38,6 @@ func main() {
 	subjects := flag.Int("subjects", 100_000, "different subjects")
 	held := flag.Int("held", 10, "one in so many subjects has a limit of one, so that all but its first check are refused")
 	batch := flag.Int("batch", 1, "checks a call")
-	connections := flag.Int("connections", 1, "connections, used in turn")
 	callers := flag.Int("callers", 16, "calls under way at once (closed loop)")
 	rate := flag.Float64("rate", 0, "calls a second (open loop); 0: closed loop")
 	seconds := flag.Float64("seconds", 1, "how long to ask, seconds")
@@ -47,10 +46,10 @@ func main() {
 	flag.Parse()
 
 	shape, known := shapes[*api]
-	if !known || *batch < 1 || *callers < 1 || *connections < 1 || *held < 1 || *subjects < *batch {
+	if !known || *batch < 1 || *callers < 1 || *held < 1 || *subjects < *batch {
 		fail(fmt.Errorf("bad usage; see -help"))
 	}
-	service, err := dial(*address, *connections)
+	service, err := dial(*address)
 	if err != nil {
 		fail(err)
 	}
@@ -70,28 +69,24 @@ func main() {
 	}
 }
 
-// dial opens the connections and waits until each is ready.
-func dial(address string, count int) ([]*grpc.ClientConn, error) {
+// dial opens the connection and waits until it is ready: peers answer most with one.
+func dial(address string) (*grpc.ClientConn, error) {
 	limit, cancel := context.WithTimeout(context.Background(), callLimit)
 	defer cancel()
-	service := make([]*grpc.ClientConn, count)
-	for i := range service {
-		connection, err := grpc.NewClient(
-			"passthrough:///"+address,
-			grpc.WithTransportCredentials(insecure.NewCredentials()),
-			grpc.WithDefaultCallOptions(grpc.ForceCodec(bytesCodec{})),
-			grpc.WithDisableServiceConfig(),
-		)
-		if err != nil {
-			return nil, err
+	service, err := grpc.NewClient(
+		"passthrough:///"+address,
+		grpc.WithTransportCredentials(insecure.NewCredentials()),
+		grpc.WithDefaultCallOptions(grpc.ForceCodec(bytesCodec{})),
+		grpc.WithDisableServiceConfig(),
+	)
+	if err != nil {
+		return nil, err
+	}
+	service.Connect()
+	for state := service.GetState(); state.String() != "READY"; state = service.GetState() {
+		if !service.WaitForStateChange(limit, state) {
+			return nil, fmt.Errorf("no connection to %s within %s", address, callLimit)
 		}
-		connection.Connect()
-		for state := connection.GetState(); state.String() != "READY"; state = connection.GetState() {
-			if !connection.WaitForStateChange(limit, state) {
-				return nil, fmt.Errorf("no connection to %s within %s", address, callLimit)
-			}
-		}
-		service[i] = connection
 	}
 	return service, nil
 }
