@@ -1,7 +1,6 @@
 """The admin API: Pulsar's REST for quotas, as `pulsar-admin` speaks it; of resource groups PIP-82's form too.
 
-The application knows no Kafka: policies come from and go to a `PolicyStore`. docs/admin_api.md lists the
-endpoints with their answers.
+Policies come from and go to a `PolicyStore`. docs/admin_api.md lists the endpoints with their answers.
 """
 
 from collections.abc import Awaitable, Callable, Sequence

@@ -67,6 +67,13 @@ class Refusal(WeirError):
         self.retry_after_s = retry_after_s
 
 
+class Unavailable(Refusal):
+    """Policies cannot be read or changed now; a change may have been made all the same."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(503, reason, retry_after_s=1)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Holder:
     """Who has an entry of a name: a tenant or a namespace, which can be attached to a group, or a topic."""

@@ -7,7 +7,7 @@ import time
 from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Annotated, Any, Final, Protocol
+from typing import Annotated, Any, Final
 
 from fastapi import APIRouter, Depends, Header, Path, Query, Request, Response
 from starlette.convertors import PathConvertor, register_url_convertor
@@ -25,9 +25,9 @@ from enforcer.control.groups import Changes, Entries, Holder, Place, Refusal
 from enforcer.control.metrics import AdminMetrics
 from enforcer.control.middleware import caller_of
 from enforcer.control.settings import AdminSettings
+from enforcer.control.store import PolicyStore
 from enforcer.control.usage import UsageTable
 from streaming.contract.events import REASON_MAX
-from streaming.kafka_io.policy_topic import PolicyLog
 from streaming.kafka_io.weir_topics import TopicFault
 from streaming.policy.policy_set import PolicySet, Section
 from streaming.policy.validation import Schema
@@ -61,42 +61,6 @@ register_url_convertor("rest", _Rest())
 
 Decide = Callable[[Entries], Changes]
 """The entries as they are -> what to change."""
-
-
-class Unavailable(Refusal):
-    """Policies cannot be read or changed now; a change may have been made all the same."""
-
-    def __init__(self, reason: str) -> None:
-        super().__init__(503, reason, retry_after_s=1)
-
-
-class PolicyStore(Protocol):
-    """Where policies are kept."""
-
-    @property
-    def entries(self) -> Entries:
-        """Path -> value after all changes, those that take effect soon included.
-
-        Raises:
-            Unavailable: they have not been read yet.
-        """
-
-    @property
-    def log(self) -> PolicyLog:
-        """The same, with who has set what; raises Unavailable: see entries."""
-
-    async def change(self, decide: Decide, actor: str, reason: str) -> None:
-        """Make a change, visible in `entries` when this returns.
-
-        Args:
-            decide: the entries as they are -> what to change; called again if somebody else came in between.
-            actor: who makes it, for the log of changes.
-            reason: why, in that one's words; may be empty.
-
-        Raises:
-            Refusal: by `decide`; nothing was changed.
-            Unavailable: no answer within the limit.
-        """
 
 
 class ChangesAMinute:

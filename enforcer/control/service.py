@@ -24,10 +24,11 @@ from enforcer.control.dispatch.records import DispatchDecision
 from enforcer.control.dispatch.table import DeliveryTable
 from enforcer.control.entities.feed import DECISIONS, REPORTS, REQUESTS, Told, decisions_of, reports_of, told
 from enforcer.control.entities.view import EntityView
+from enforcer.control.groups import Unavailable
 from enforcer.control.metrics import AdminMetrics
-from enforcer.control.parts import Parts, Unavailable
+from enforcer.control.parts import Parts
 from enforcer.control.settings import AdminSettings
-from enforcer.control.store import KafkaPolicyStore
+from enforcer.control.store import PolicyStore
 from enforcer.control.usage import UsageTable
 from enforcer.core.law import DecisionReader
 from enforcer.core.security.doors import ProxyProtocol
@@ -100,7 +101,7 @@ class AdminService:
         self._watch = TopicWatch(
             cluster, metrics=self._metrics.topics, logger=logger, on_replaced=self._begin_anew
         )
-        self._store = KafkaPolicyStore(
+        self._store = PolicyStore(
             cluster, settings=settings, metrics=self._metrics,
             wrong=lambda: self._watch.wrong(topics.policies),
         )  # fmt: skip

@@ -6,9 +6,8 @@ import time
 from collections.abc import Callable
 from typing import Final
 
-from enforcer.control.groups import Changes, Entries, Refusal
+from enforcer.control.groups import Changes, Entries, Refusal, Unavailable
 from enforcer.control.metrics import AdminMetrics
-from enforcer.control.parts import Unavailable
 from enforcer.control.settings import AdminSettings
 from streaming.contract.errors import WeirError
 from streaming.contract.topics import Cluster
@@ -38,8 +37,8 @@ class _Behind(WeirError):
     """The topic could not be read to its end in time."""
 
 
-class KafkaPolicyStore:
-    """A `PolicyStore`; everything but the reading itself happens in the loop that `tail` is started with.
+class PolicyStore:
+    """Where policies are kept; all but the reading itself happens in the loop that `tail` is started with.
 
     Attributes:
         tail: reads them; a change under way at its stop is left to its own limit.
@@ -83,17 +82,31 @@ class KafkaPolicyStore:
 
     @property
     def entries(self) -> Entries:
-        """See PolicyStore."""
+        """Path -> value after all changes, those that take effect soon included.
+
+        Raises:
+            Unavailable: they have not been read yet.
+        """
         return self.log.entries
 
     @property
     def log(self) -> PolicyLog:
-        """See PolicyStore."""
+        """The same, with who has set what; raises Unavailable: see entries."""
         self._check_read()
         return self._log
 
     async def change(self, decide: Callable[[Entries], Changes], actor: str, reason: str) -> None:
-        """See PolicyStore."""
+        """Make a change, visible in `entries` when this returns.
+
+        Args:
+            decide: the entries as they are -> what to change; called again if somebody else came in between.
+            actor: who makes it, for the log of changes.
+            reason: why, in that one's words; may be empty.
+
+        Raises:
+            Refusal: by `decide`; nothing was changed.
+            Unavailable: no answer within the limit.
+        """
         self._check_read()
         if wrong := self._wrong():
             raise Unavailable(f"Not changed, since it could get lost: {wrong}")

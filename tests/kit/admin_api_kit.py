@@ -12,9 +12,9 @@ from enforcer.control.api import create_app
 from enforcer.control.backlog.table import BacklogTable
 from enforcer.control.dispatch.table import DeliveryTable
 from enforcer.control.entities.view import EntityView
-from enforcer.control.groups import Changes, Entries, Refusal
+from enforcer.control.groups import Changes, Entries, Refusal, Unavailable
 from enforcer.control.metrics import AdminMetrics
-from enforcer.control.parts import Parts, Unavailable
+from enforcer.control.parts import Parts
 from enforcer.control.settings import AdminSettings
 from enforcer.control.usage import UsageTable
 from streaming.kafka_io.policy_topic import PolicyLog

@@ -24,9 +24,9 @@ from enforcer.control.answers.shown import LIMIT, page, summary
 from enforcer.control.connections import LASTS
 from enforcer.control.docs import refusals
 from enforcer.control.entities.laws import Entity
-from enforcer.control.groups import Refusal
+from enforcer.control.groups import Refusal, Unavailable
 from enforcer.control.middleware import caller_of
-from enforcer.control.parts import Parts, Streams, Unavailable
+from enforcer.control.parts import Parts, Streams
 from streaming.contract.fields import Fields
 
 STREAMS_MAX: Final = 50

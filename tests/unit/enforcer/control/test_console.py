@@ -14,7 +14,7 @@ from fastapi.testclient import TestClient
 
 from enforcer.control.access.tokens import Grant, Role, digest_of
 from enforcer.control.console.pages import HEADERS, INDEX
-from enforcer.control.parts import PolicyStore
+from enforcer.control.store import PolicyStore
 from streaming.kafka_io.policy_topic import PolicyLog
 from streaming.kafka_io.weir_topics import Fault, TopicFault
 

@@ -5,11 +5,10 @@ import asyncio
 import orjson
 import pytest
 
-from enforcer.control.groups import Changes, Entries
+from enforcer.control.groups import Changes, Entries, Unavailable
 from enforcer.control.metrics import AdminMetrics
-from enforcer.control.parts import Unavailable
 from enforcer.control.settings import AdminSettings
-from enforcer.control.store import KafkaPolicyStore, updates_of
+from enforcer.control.store import PolicyStore, updates_of
 from streaming.contract.topics import Cluster
 from streaming.kafka_io.policy_topic import PolicyLog, Update
 from streaming.kafka_io.policy_turn import TooSlow, TurnLost
@@ -20,10 +19,10 @@ def nothing(_entries: Entries) -> Changes:
     raise AssertionError
 
 
-def store(**settings: int) -> KafkaPolicyStore:
+def store(**settings: int) -> PolicyStore:
     """A store that reads nothing."""
     limits = AdminSettings(**settings)
-    return KafkaPolicyStore(Cluster("127.0.0.1:1"), settings=limits, metrics=AdminMetrics())
+    return PolicyStore(Cluster("127.0.0.1:1"), settings=limits, metrics=AdminMetrics())
 
 
 async def test_before_the_policies_are_read_nothing_is_answered() -> None:
