@@ -41,7 +41,7 @@ from enforcer.control.groups import (
     group_view,
     put_group,
 )
-from enforcer.control.middleware import AccessControl, UpstreamApi, caller_of, reason_answer
+from enforcer.control.middleware import AccessControl, caller_of, reason_answer
 from enforcer.control.parts import (
     NAMESPACE,
     NO_CONTENT,
@@ -96,12 +96,10 @@ def create_app(parts: Parts) -> FastAPI:
 
     admin_docs.add_to(app)
     _allow_pages(app, parts.settings.allowed_origins)
-    beyond = None
-    if parts.beyond is not None:
-        beyond = UpstreamApi(parts.beyond, partial(_is_ours, app), partial(_check_spelling, app))
     app.add_middleware(
-        AccessControl, tokens=parts.tokens, metrics=parts.metrics, settings=parts.settings, beyond=beyond
-    )
+        AccessControl, tokens=parts.tokens, metrics=parts.metrics, settings=parts.settings,
+        beyond=parts.beyond, ours=partial(_is_ours, app), check=partial(_check_spelling, app),
+    )  # fmt: skip
     return app
 
 

@@ -44,21 +44,6 @@ def reason_answer(status: int, reason: str, headers: Mapping[str, str] | None = 
     return Response(orjson.dumps({"reason": reason}), status, headers, "application/json")
 
 
-@dataclass(frozen=True, slots=True)
-class UpstreamApi:
-    """What is not Weir's own, where it stands in front of another admin API.
-
-    Attributes:
-        app: passes requests on; who may ask is for that API to say.
-        ours: whether a request is for Weir itself.
-        check: raises Refusal for one of Weir's own that may be read in several ways.
-    """
-
-    app: ASGIApp
-    ours: Callable[[Scope], bool]
-    check: Callable[[Scope], None]
-
-
 class _Arriving:
     """What comes of a request; while its client lets it wait for the body, it may be displaced."""
 
@@ -92,108 +77,6 @@ class _Arriving:
         return message
 
 
-class AccessControl:
-    """ASGI middleware: admits or refuses, counts, logs changes, and turns what went wrong into an answer.
-
-    Without tokens this machine is let in. What is not for Weir goes `beyond`, if that is there.
-    """
-
-    def __init__(
-        self,
-        app: ASGIApp,
-        tokens: Tokens,
-        metrics: AdminMetrics,
-        settings: AdminSettings,
-        beyond: UpstreamApi | None = None,
-    ) -> None:
-        self._app = app
-        self._beyond = beyond
-        self._settings = settings
-        self._requests: dict[bool, dict[_Arriving, None]] = {False: {}, True: {}}
-        self._tokens = tokens
-        self._metrics = metrics
-        self._refusals: defaultdict[int, FewLines] = defaultdict(FewLines)
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """One request, or the start and end of the server."""
-        if scope["type"] != "http":
-            await self._app(scope, receive, send)
-            return
-        begun, status, who, route = time.monotonic(), 0, "", ""
-        under_way, arriving = dict[_Arriving, None](), _Arriving(receive)
-
-        async def note(message: Message) -> None:
-            nonlocal status
-            if message["type"] == "http.response.start":
-                status = message["status"]
-            await send(message)
-
-        try:
-            beyond = None if self._beyond is None or self._beyond.ours(scope) else self._beyond
-            # Apart: one behind that answers nobody would leave no room for Weir's own.
-            under_way = self._requests[beyond is not None]
-            if len(under_way) >= REQUESTS_MAX:
-                displaced = next((each for each in under_way if each.displace()), None)
-                if displaced is None:
-                    raise Refusal(503, f"{REQUESTS_MAX} requests are under way already", retry_after_s=1)
-                del under_way[displaced]
-            under_way[arriving] = None
-            if beyond is not None:
-                if not self._settings.share_tokens and is_ours(self._in_force(), Request(scope)):
-                    raise Refusal(401, "This is a token of Weir's, and is not shown to the API behind it")
-                route = _BEYOND
-                await beyond.app(scope, arriving, note)
-                return
-            who = self._admitted(scope)
-            await self._app(scope, arriving, note)
-        except Refusal as refused:
-            # The reason names the token's holder where there is one, and never the token.
-            line = f"{_asked(scope)} refused: {refused.status} {refused.reason}"
-            # Strangers must not be able to fill the log that tells of those who have a token.
-            self._refusals[refused.status].warn(line)
-            who = ""
-            await self._refuse(scope, receive, note, refused)
-        except Exception:
-            # A mistake of ours costs this request, and the log says what it was.
-            logger.exception("%s %s failed", scope["method"], scope["path"])
-            if not status:
-                mistake = Refusal(500, "The admin API made a mistake; its log says which")
-                await self._refuse(scope, receive, note, mistake)
-        finally:
-            under_way.pop(arriving, None)
-            route = route or getattr(scope.get("route"), "path", _UNKNOWN)
-            self._metrics.answered(scope["method"], route, status, time.monotonic() - begun)
-        if who and scope["method"] not in SAFE_METHODS:
-            logger.info("%s %s by %s: %s", scope["method"], _path(scope), who, status)
-
-    def _admitted(self, scope: Scope) -> str:
-        """Who asks for what is Weir's own; raises Refusal."""
-        if self._beyond is not None:
-            self._beyond.check(scope)
-        scope[CALLER] = caller = admit(self._in_force(), Request(scope), self._settings.allowed_origins)
-        return caller.name
-
-    async def _refuse(self, scope: Scope, receive: Receive, send: Send, refused: Refusal) -> None:
-        asked, headers = Headers(scope=scope), dict[str, str]()
-        if refused.status == HTTPStatus.UNAUTHORIZED:
-            headers["www-authenticate"] = _CHALLENGES[ASKS_FIRST_HEADER in asked]
-        if (origin := asked.get("origin", "")) in self._settings.allowed_origins:
-            # Else its browser does not show a listed page why it was refused.
-            headers |= {"access-control-allow-origin": origin, "vary": "Origin"}
-        if refused.retry_after_s:
-            headers["retry-after"] = str(refused.retry_after_s)
-        await reason_answer(refused.status, refused.reason, headers)(scope, receive, send)
-
-    def _in_force(self) -> Sequence[Grant]:
-        return self._tokens.in_force(self._metrics.token_reads)
-
-
-def caller_of(request: Request) -> Grant:
-    """Who sent a request that was let in."""
-    caller: Grant = request.scope[CALLER]
-    return caller
-
-
 class FewLines:
     """A log that nobody can fill by being refused: so many lines a minute, then the number of the others."""
 
@@ -213,6 +96,111 @@ class FewLines:
             return
         self._lines += 1
         logger.warning("%s", text)
+
+
+@dataclass(eq=False)
+class AccessControl:
+    """ASGI middleware: admits or refuses, counts, logs changes, and turns what went wrong into an answer.
+
+    Attributes:
+        app: what is Weir's own.
+        tokens: without any this machine is let in.
+        metrics, settings: of the process.
+        beyond: gets what is not for Weir, in front of another admin API; who may ask that is for it to say.
+        ours: whether a request is for Weir itself.
+        check: raises Refusal for one of Weir's own that may be read in several ways.
+    """
+
+    app: ASGIApp
+    tokens: Tokens
+    metrics: AdminMetrics
+    settings: AdminSettings
+    beyond: ASGIApp | None
+    ours: Callable[[Scope], bool]
+    check: Callable[[Scope], None]
+
+    def __post_init__(self) -> None:
+        self._requests: dict[bool, dict[_Arriving, None]] = {False: {}, True: {}}
+        self._refusals: defaultdict[int, FewLines] = defaultdict(FewLines)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """One request, or the start and end of the server."""
+        if scope["type"] != "http":
+            await self.app(scope, receive, send)
+            return
+        begun, status, who, route = time.monotonic(), 0, "", ""
+        under_way, arriving = dict[_Arriving, None](), _Arriving(receive)
+
+        async def note(message: Message) -> None:
+            nonlocal status
+            if message["type"] == "http.response.start":
+                status = message["status"]
+            await send(message)
+
+        try:
+            beyond = None if self.beyond is None or self.ours(scope) else self.beyond
+            # Apart: one behind that answers nobody would leave no room for Weir's own.
+            under_way = self._requests[beyond is not None]
+            if len(under_way) >= REQUESTS_MAX:
+                displaced = next((each for each in under_way if each.displace()), None)
+                if displaced is None:
+                    raise Refusal(503, f"{REQUESTS_MAX} requests are under way already", retry_after_s=1)
+                del under_way[displaced]
+            under_way[arriving] = None
+            if beyond is not None:
+                if not self.settings.share_tokens and is_ours(self._in_force(), Request(scope)):
+                    raise Refusal(401, "This is a token of Weir's, and is not shown to the API behind it")
+                route = _BEYOND
+                await beyond(scope, arriving, note)
+                return
+            who = self._admitted(scope)
+            await self.app(scope, arriving, note)
+        except Refusal as refused:
+            # The reason names the token's holder where there is one, and never the token.
+            line = f"{_asked(scope)} refused: {refused.status} {refused.reason}"
+            # Strangers must not be able to fill the log that tells of those who have a token.
+            self._refusals[refused.status].warn(line)
+            who = ""
+            await self._refuse(scope, receive, note, refused)
+        except Exception:
+            # A mistake of ours costs this request, and the log says what it was.
+            logger.exception("%s %s failed", scope["method"], scope["path"])
+            if not status:
+                mistake = Refusal(500, "The admin API made a mistake; its log says which")
+                await self._refuse(scope, receive, note, mistake)
+        finally:
+            under_way.pop(arriving, None)
+            route = route or getattr(scope.get("route"), "path", _UNKNOWN)
+            self.metrics.answered(scope["method"], route, status, time.monotonic() - begun)
+        if who and scope["method"] not in SAFE_METHODS:
+            logger.info("%s %s by %s: %s", scope["method"], _path(scope), who, status)
+
+    def _admitted(self, scope: Scope) -> str:
+        """Who asks for what is Weir's own; raises Refusal."""
+        if self.beyond is not None:
+            self.check(scope)
+        scope[CALLER] = caller = admit(self._in_force(), Request(scope), self.settings.allowed_origins)
+        return caller.name
+
+    async def _refuse(self, scope: Scope, receive: Receive, send: Send, refused: Refusal) -> None:
+        asked, headers = Headers(scope=scope), dict[str, str]()
+        if refused.status == HTTPStatus.UNAUTHORIZED:
+            headers["www-authenticate"] = _CHALLENGES[ASKS_FIRST_HEADER in asked]
+        if (origin := asked.get("origin", "")) in self.settings.allowed_origins:
+            # Else its browser does not show a listed page why it was refused.
+            headers |= {"access-control-allow-origin": origin, "vary": "Origin"}
+        if refused.retry_after_s:
+            headers["retry-after"] = str(refused.retry_after_s)
+        await reason_answer(refused.status, refused.reason, headers)(scope, receive, send)
+
+    def _in_force(self) -> Sequence[Grant]:
+        return self.tokens.in_force(self.metrics.token_reads)
+
+
+def caller_of(request: Request) -> Grant:
+    """Who sent a request that was let in."""
+    caller: Grant = request.scope[CALLER]
+    return caller
 
 
 def _asked(scope: Scope) -> str:
