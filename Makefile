@@ -123,8 +123,7 @@ kube: .weir/tools/kube/.built
 
 # Only for who runs a local Pulsar: with it that starts a third sooner, and works as well without.
 .weir/jars/pulsar_broker/.archived: .weir/jars/pulsar_broker/.fetched | $(VENV)/.compiled
-	@echo "setup: archiving the classes of Pulsar (half a minute)"
-	@$(VENV)/bin/python -m weir.stack.pulsar || echo "setup: going on without an archive; starts take half as long again"
+	@$(VENV)/bin/python -c "from weir.stack.pulsar import prepare; prepare(lambda said: print('setup:', said, flush=True))"
 	@touch $@
 
 pulsar: setup .weir/jars/pulsar_broker/.archived

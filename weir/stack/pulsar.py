@@ -1,7 +1,6 @@
 """A real Pulsar on this machine: broker, storage and metadata in one child process (`weir pulsar`)."""
 
 import json
-import sys
 import tempfile
 from collections.abc import Callable, Mapping
 from http.client import HTTPException
@@ -10,12 +9,11 @@ from typing import Final
 from urllib.request import Request
 
 from streaming.contract.errors import WeirError
-from streaming.contract.printable import printable_lines
 from streaming.job.spark.class_archive import archiving, forget, keep, shared_classes
 from weir.jars.folders import PULSAR, jars_dir
 from weir.jars.installation import fetch_jars
 from weir.jars.java import java_command
-from weir.jars.wait import Wait
+from weir.jars.wait import Wait, never
 from weir.stack.kafka import HOST, free_port
 from weir.stack.process import Child
 from weir.stack.server import LocalServer
@@ -168,7 +166,7 @@ class LocalPulsar(LocalServer):
         return body
 
 
-def prepare(say: Callable[[str], None], stopping: Callable[[], bool] = lambda: False) -> None:
+def prepare(say: Callable[[str], None], stopping: Callable[[], bool] = never) -> None:
     """Fetch Pulsar's jars and archive their classes, unless both has been done.
 
     Args:
@@ -176,52 +174,39 @@ def prepare(say: Callable[[str], None], stopping: Callable[[], bool] = lambda: F
         stopping: asked while waiting; True gives up.
 
     Raises:
-        WeirError: the jars could not be fetched, or it was stopped. Without an archive it only starts slower.
+        WeirError: the jars could not be fetched, or it was stopped.
     """
     fetch_jars(PULSAR, say, stopping)
     stamp = jars_dir(PULSAR) / _ARCHIVED
     # Set-up leaves an archive, and no stamp.
     if not stamp.exists() and not shared_classes(stamp.parent):
-        say("archiving Pulsar's classes, once (half a minute) ...")
-        try:
-            archive_classes(stopping)
-        except WeirError as error:
-            if stopping():
-                raise
-            say(f"going on without an archive, starts take half as long again: {error}")
+        archive_classes(say, stopping)
         stamp.touch()
 
 
-def archive_classes(stopping: Callable[[], bool] = lambda: False) -> None:
-    """Run a Pulsar once and archive the classes that it has loaded; `stopping` as of `prepare`.
+def archive_classes(say: Callable[[str], None], stopping: Callable[[], bool]) -> bool:
+    """Run a Pulsar once and archive the classes that it has loaded; True, for `set_up`. As `prepare`.
 
     Raises:
-        WeirError: it did not start, or Java wrote no archive.
+        WeirError: it was stopped. Without an archive it only starts slower, which is said.
     """
+    say("archiving the classes of Pulsar (half a minute)")
     jars = jars_dir(PULSAR)
     forget(jars)
-    with tempfile.TemporaryDirectory() as folder:
-        pulsar = LocalPulsar(folder, options=tuple(archiving(jars)))
-        pulsar.start(stopping=stopping)
-        try:
-            pulsar.terminate()
-            end = Wait("classes of Pulsar", lambda _: None, stopping, "archiving")
-            end.until(lambda: not any(child.alive() for child in pulsar.children), _ARCHIVE_LIMIT_S)
-        finally:
-            pulsar.stop(0.0)
-    if not keep(jars):
-        raise WeirError(f"Java wrote none for {jars}")
-
-
-def main() -> int:
-    """`python -m weir.stack.pulsar`, a part of `make pulsar`: the archive; 1 if there is none."""
     try:
-        archive_classes()
+        with tempfile.TemporaryDirectory() as folder:
+            pulsar = LocalPulsar(folder, options=tuple(archiving(jars)))
+            pulsar.start(stopping=stopping)
+            try:
+                pulsar.terminate()
+                end = Wait("classes of Pulsar", lambda _: None, stopping, "archiving")
+                end.until(lambda: not any(child.alive() for child in pulsar.children), _ARCHIVE_LIMIT_S)
+            finally:
+                pulsar.stop(0.0)
+        if not keep(jars):
+            raise WeirError(f"Java wrote none for {jars}")
     except WeirError as error:
-        print(printable_lines(f"archive: {error}"), file=sys.stderr)
-        return 1
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())
+        if stopping():
+            raise
+        say(f"going on without an archive, starts take half as long again: {error}")
+    return True

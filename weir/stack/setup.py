@@ -17,6 +17,7 @@ from weir.jars.installation import fetch_jars
 from weir.jars.java import java
 from weir.jars.wait import Wait, never
 from weir.stack.process import Child
+from weir.stack.pulsar import archive_classes
 
 _COMPILED: Final = ".compiled"
 _COMPILE_LIMIT_S: Final = 600.0
@@ -45,7 +46,7 @@ def set_up(
     if SPARK in kinds and not shared_classes(folder_of(SPARK)):
         done.append(_archive_both(say, stopping))
     if PULSAR in kinds and not shared_classes(folder_of(PULSAR)):
-        done.append(_archive("Pulsar", "weir.stack.pulsar", say, stopping))
+        done.append(archive_classes(say, stopping))
     return any(done)
 
 
@@ -76,13 +77,9 @@ def _archive_both(say: Callable[[str], None], stopping: Callable[[], bool]) -> b
     if not any(folder_of(KAFKA).glob("*.jar")):
         say("no archive of Spark's classes, which takes a broker (--kafka): the job starts half as fast")
         return False
-    return _archive("Kafka and Spark", "weir.stack.archive", say, stopping)
-
-
-def _archive(what: str, module: str, say: Callable[[str], None], stopping: Callable[[], bool]) -> bool:
-    say(f"archiving the classes of {what} (half a minute)")
-    wait = Wait(f"the classes of {what}", say, stopping, "archiving")
-    if said := _run(["-m", module], wait, _ARCHIVE_LIMIT_S):
+    say("archiving the classes of Kafka and Spark (half a minute)")
+    wait = Wait("the classes of Kafka and Spark", say, stopping, "archiving")
+    if said := _run(["-m", "weir.stack.archive"], wait, _ARCHIVE_LIMIT_S):
         say(f"going on without an archive, starts take longer: {said}")
     return True
 
