@@ -7,7 +7,7 @@ from collections import deque
 from typing import Any, Final, NamedTuple
 
 from enforcer.wire.pulsar.frames import BadFrame, message_parts
-from enforcer.wire.pulsar.schema import read_metadata
+from enforcer.wire.pulsar.schema import read
 from enforcer.wire.pulsar.sizes import plausible
 
 FRAME_BYTES: Final = 200
@@ -45,7 +45,7 @@ def arrived(frame: bytes, body: Any) -> ArrivedEntry:
     """
     try:
         parts = message_parts(frame)
-        metadata = read_metadata(frame[parts.metadata : parts.payload])
+        metadata = read("MessageMetadata", frame[parts.metadata : parts.payload])
     except BadFrame:
         # The client will make of it what it makes of a broken message; it is a delivery all the same.
         return ArrivedEntry(1, 1, max(0, len(frame) - 8), 0, readable=False)

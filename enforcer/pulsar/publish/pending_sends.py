@@ -9,7 +9,7 @@ from enforcer.laws.concurrency.limiter import Limiter, Ticket
 from enforcer.laws.shares.topic_accounts import Bill, ChargeResult
 from enforcer.wire.pulsar.commands import parse
 from enforcer.wire.pulsar.frames import message_parts
-from enforcer.wire.pulsar.schema import read_metadata
+from enforcer.wire.pulsar.schema import read
 from enforcer.wire.pulsar.sizes import plausible
 
 
@@ -43,7 +43,7 @@ def read_send(frame: bytes) -> Send:
     """
     body = parse(frame)
     parts = message_parts(frame)
-    metadata = read_metadata(frame[parts.metadata : parts.payload])
+    metadata = read("MessageMetadata", frame[parts.metadata : parts.payload])
     claimed = max(body.num_messages, metadata.num_messages_in_batch)
     messages = 1 if claimed <= 1 else plausible(claimed, len(frame) - parts.payload, metadata.compression)
     return Send(

@@ -6,7 +6,7 @@ from typing import Any, Final
 
 from enforcer.wire.kafka.frames import uvarint
 from enforcer.wire.pulsar.frames import ERROR, body_at, command_end
-from enforcer.wire.pulsar.schema import new_body, read_body
+from enforcer.wire.pulsar.schema import BODIES, new_body, read
 
 CONNECTION: Final = 2**64 - 1
 """The request id of what concerns a whole connection, or comes unasked from the broker."""
@@ -45,7 +45,7 @@ def parse(frame: bytes) -> Any:
         BadFrame: it cannot be read.
     """
     start = body_at(frame)
-    return read_body(frame[9], frame[start : command_end(frame)])
+    return read(BODIES[frame[9]], frame[start : command_end(frame)])
 
 
 def build(kind: int, body: Any, message: bytes = b"") -> bytes:

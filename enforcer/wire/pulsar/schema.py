@@ -112,39 +112,20 @@ def _make(table: dict[str, dict[str, tuple[int, str]]]) -> dict[str, type[Messag
 
 CLASSES: Final = _make(MESSAGES)
 """Message -> its class."""
-_BODY_CLASSES: Final = {kind: CLASSES[name] for kind, name in BODIES.items()}
 
 
 def new_body(kind: int, **fields: Any) -> Any:
     """An empty body of a kind, with some fields."""
-    return _BODY_CLASSES[kind](**fields)
+    return CLASSES[BODIES[kind]](**fields)
 
 
-def read_body(kind: int, data: bytes) -> Any:
-    """The body of a kind.
-
-    Raises:
-        BadFrame: it is none.
-    """
-    return read(_BODY_CLASSES[kind], data)
-
-
-def read_metadata(data: bytes) -> Any:
-    """A message's metadata (`MessageMetadata`).
-
-    Raises:
-        BadFrame: it is none.
-    """
-    return read(CLASSES["MessageMetadata"], data)
-
-
-def read(cls: type[Message], data: bytes) -> Any:
-    """A message of a class.
+def read(name: str, data: bytes) -> Any:
+    """A message of this name in the table.
 
     Raises:
         BadFrame: it is none.
     """
     try:
-        return cls.FromString(data)
+        return CLASSES[name].FromString(data)
     except DecodeError:
         raise BadFrame(Reason.BAD_BODY) from None

@@ -9,7 +9,7 @@ from message_kit import kind_of
 from enforcer.wire.pulsar import frames
 from enforcer.wire.pulsar.commands import CONNECTION, build, command, error, parse, rewritten
 from enforcer.wire.pulsar.frames import BadFrame, Reason
-from enforcer.wire.pulsar.schema import BODIES, MESSAGES, new_body, read_metadata
+from enforcer.wire.pulsar.schema import BODIES, MESSAGES, new_body, read
 
 UNKNOWN = b"\xfa\x06\x05known\xc0\x3e\x07"
 """Fields 111 and 1000 of nobody's."""
@@ -84,6 +84,6 @@ def test_names_that_no_rule_reads_need_not_be_text(kind: int, field: int) -> Non
 
 def test_metadata() -> None:
     """What a batch says of itself."""
-    assert read_metadata(b"\x0a\x01p\x10\x05\x18\x07\x58\x1e").num_messages_in_batch == 30
+    assert read("MessageMetadata", b"\x0a\x01p\x10\x05\x18\x07\x58\x1e").num_messages_in_batch == 30
     with pytest.raises(BadFrame):
-        read_metadata(b"\xff")
+        read("MessageMetadata", b"\xff")
