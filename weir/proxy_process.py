@@ -45,13 +45,13 @@ async def _serve(make: Callable[[], Host[Any]], ready_file: Path | None, ask: As
     try:
         forget_ready_file(ready_file)
         # Each step may take long while Kafka or the job is away: a stop must not wait for it.
-        for step in (ask, proxy.start, proxy.serving.wait, proxy.ready.wait):
+        for step in (ask, proxy.start, proxy.enforcement.serving.wait, proxy.enforcement.ready.wait):
             if not await unless(stop, step()):
                 return
             # What the start has made stays for good: a full collection would stop all clients for 10 ms.
             gc.collect()
             gc.freeze()
-            if proxy.serving.is_set():
+            if proxy.enforcement.serving.is_set():
                 # It has clients the second time: a full disk must not end it.
                 write_ready_file(ready_file, _described(proxy), logger.warning if said else None)
                 said = True
@@ -65,6 +65,6 @@ def _described(proxy: Host[Any]) -> dict[str, Any]:
         "pid": os.getpid(),
         "listen": address_text(*proxy.listen),
         "metrics": proxy.metrics_url,
-        "job": HERE if proxy.ready.is_set() else AWAY,
+        "job": HERE if proxy.enforcement.ready.is_set() else AWAY,
         **proxy.described,
     }

@@ -23,7 +23,7 @@ from enforcer.core.settings import ProxySettings
 from enforcer.host.budget import Budget, Holder
 from enforcer.host.descriptors import Room
 from enforcer.host.dial import Introduced, Owner, Upstream
-from enforcer.host.doors.certificates import Visitor, WatchedContext
+from enforcer.host.doors.certificates import WatchedContext
 from enforcer.host.doors.entrance import Accept, Entrance
 from enforcer.host.doors.listening import listen_at
 from enforcer.host.doors.proxy_header import header_of
@@ -98,7 +98,12 @@ class Client(Holder, Protocol):
 
 
 class Laws(Protocol):
-    """What is enforced, without sockets to clients."""
+    """What is enforced, without sockets to clients.
+
+    Attributes:
+        ready: set once probe requests are decided in time.
+        serving: set then, or once it decides without the job what it can.
+    """
 
     ready: asyncio.Event
     serving: asyncio.Event
@@ -173,7 +178,9 @@ class Host(ABC, Generic[C]):
         )  # fmt: skip
         self._lifetime_s = doors.lifetime_s
         self._ends_ms: dict[C, float] = {}
-        self._users: Users[C] = Users(doors.connections_per_user, doors.login_timeout_s)
+        self._users = Users[Any](doors.connections_per_user, doors.login_timeout_s)
+        self.visitor, self.identify = self._entrance.visitor, self._users.know
+        """What is known of a client that has come; whether a user may have one connection more."""
         self._introduces = doors.upstream_proxy_protocol
         self._tasks = Tasks()
         self.spawn = self._tasks.spawn
@@ -216,10 +223,6 @@ class Host(ABC, Generic[C]):
         await self._begun.wait()
         await self._entrance.open(listener, accept)
 
-    def visitor(self, connection: object, transport: asyncio.BaseTransport) -> Visitor:
-        """What is known of a client that has come."""
-        return self._entrance.visitor(connection, transport)
-
     def is_known(self, name: str) -> bool:
         """Whether clients may ask for a server of this name (SNI)."""
         return True
@@ -260,16 +263,6 @@ class Host(ABC, Generic[C]):
         await self.enforcement.stop()
         self.mover.close()
 
-    @property
-    def ready(self) -> asyncio.Event:
-        """Set once probe requests are decided in time."""
-        return self.enforcement.ready
-
-    @property
-    def serving(self) -> asyncio.Event:
-        """Set then, or once it decides without the job what it can."""
-        return self.enforcement.serving
-
     def now_ms(self) -> float:
         """The steady clock."""
         return self._loop.time() * 1000
@@ -292,10 +285,6 @@ class Host(ABC, Generic[C]):
         self.metrics.accepted_connections.inc()
         self.metrics.traffic.connections = len(self.connections)
         return ""
-
-    def identify(self, connection: Any, user: str) -> bool:
-        """A client is this user; False: that one has as many connections as it may."""
-        return self._users.know(connection, user)
 
     def _free(self) -> int:
         return self.metrics.traffic.connections_max - len(self.connections)

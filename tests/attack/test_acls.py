@@ -198,7 +198,7 @@ async def test_the_collector_of_backlogs_works_under_its_user(secured: Secured) 
 def test_weir_works_under_its_users(secured: Secured, proxy: ProxyThread, tmp_path: Path) -> None:
     """Limits by command, API and from the cluster, requests decided, shares' topics read, logs shown."""
     assert proxy.proxy is not None
-    until(proxy.proxy.ready.is_set, what="a decided probe")
+    until(proxy.proxy.enforcement.ready.is_set, what="a decided probe")
     assert proxy.proxy.recent_topics.default_partitions == 1
     policies = tmp_path / "policies.yaml"
     policies.write_text(

@@ -49,7 +49,7 @@ def asked(cluster: Cluster, proxy_with: Callable[..., ProxyThread]) -> Any:
     name = fresh("victim")
     subject = cluster.limit(proxy, name, controller_mutation_rate=1)
     assert proxy.proxy is not None
-    until(proxy.proxy.ready.is_set, what="a decided probe")
+    until(proxy.proxy.enforcement.ready.is_set, what="a decided probe")
     with WireClient(proxy.bootstrap, name) as client:
         cluster.decider.pause()
         try:

@@ -177,7 +177,7 @@ def test_the_cluster_goes_away_and_comes_back(tmp_path: Path) -> None:
                 assert third.metadata([]).brokers
             with Decider(kafka.bootstrap, names):
                 assert proxy.proxy is not None
-                until(proxy.proxy.ready.is_set, what="a probe decided after the outage")
+                until(proxy.proxy.enforcement.ready.is_set, what="a probe decided after the outage")
 
 
 def test_a_stop_answers_what_is_under_way(cluster: Cluster, job_down: Decider) -> None:

@@ -50,7 +50,7 @@ def serving(cluster: Cluster, **settings: Any) -> Iterator[ProxyThread]:
     """A proxy whose job answers."""
     with ProxyThread(cluster.config(**settings)) as running:
         assert running.proxy is not None
-        until(running.proxy.ready.is_set, what="a decided probe")
+        until(running.proxy.enforcement.ready.is_set, what="a decided probe")
         yield running
 
 

@@ -104,7 +104,7 @@ def place(way: Way, folder: Path, brokers: int) -> Iterator[Place]:
             )  # fmt: skip
             with ProxyThread(config) as proxy:
                 assert proxy.proxy is not None
-                until(proxy.proxy.ready.is_set, what="a decided probe")
+                until(proxy.proxy.enforcement.ready.is_set, what="a decided probe")
                 yield Place(straight, Access(proxy.bootstrap, straight.ca))
 
 

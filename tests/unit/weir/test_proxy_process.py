@@ -20,6 +20,7 @@ class FakeProxy:
 
     def __init__(self) -> None:
         self.serving, self.ready, self.stopped = asyncio.Event(), asyncio.Event(), False
+        self.enforcement = self
 
     async def start(self) -> None:
         """It lets clients in."""
