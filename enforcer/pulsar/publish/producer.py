@@ -36,20 +36,6 @@ class Lane(NamedTuple):
     held: HeldBytes
 
 
-class WaitingSend(NamedTuple):
-    """A SEND that waits.
-
-    Attributes:
-        send: what it says.
-        frame: all of it.
-        since_ms: since when.
-    """
-
-    send: Send
-    frame: bytes
-    since_ms: float
-
-
 class Producer:
     """Its SENDs wait behind each other, and only the first one stands in line for accounts and slots.
 
@@ -80,7 +66,8 @@ class Producer:
         self._wait_ms = float(lane.context.pulsar.publish_wait_ms)
         self._needs_slot = topic.namespace != SYSTEM
         self._line_up = LineUp(lane.context.meter.lines, self, self._wait_ms, 0.0)
-        self._queue: deque[WaitingSend] = deque()
+        # What waits, all of it, and since when.
+        self._queue: deque[tuple[Send, bytes, float]] = deque()
         self._closings: list[bytes] = []
         self._limiter: Limiter | None = None
         self._timer: asyncio.TimerHandle | None = None
@@ -100,7 +87,7 @@ class Producer:
             return False
         if not self._queue and self._passes(send):
             return True
-        self._queue.append(WaitingSend(send, frame, lane.link.now_ms()))
+        self._queue.append((send, frame, lane.link.now_ms()))
         lane.context.room.take(lane.held, len(frame))
         return False
 
@@ -202,8 +189,8 @@ class Producer:
         lane.window.leave(self)
         if self._timer is not None:
             self._timer.cancel()
-        for waiting in queue:
-            lane.context.room.give(lane.held, len(waiting.frame))
+        for _, frame, _ in queue:
+            lane.context.room.give(lane.held, len(frame))
 
     def _passes(self, send: Send) -> bool:
         """Whether the SEND at the head goes on; if so it is charged, if not it stands in line."""
