@@ -6,12 +6,13 @@ and goes on in order when there is room: a limit is passed by one entry at most.
 """
 
 import asyncio
+from collections import deque
 from math import inf
 from typing import TYPE_CHECKING, Final
 
 from enforcer.core.lines import RESERVED_MS, Counter
 from enforcer.pulsar.delivery.context import DeliveryContext, has_room
-from enforcer.pulsar.delivery.entry import ArrivedEntry, HeldFrame, Queue
+from enforcer.pulsar.delivery.entry import FRAME_BYTES, ArrivedEntry
 from enforcer.pulsar.delivery.limits import GROUP, NO_TURN, USER, Limits, Room
 from enforcer.pulsar.delivery.permits import MeanEntry, Permits
 from enforcer.wire.pulsar.commands import command
@@ -58,7 +59,8 @@ class Consumer:
         self.permits = Permits()
         self.known = self.active = True
         self.loose = self.closed = False
-        self._queue = Queue(owner.store)
+        # Frames that wait, as its broker sent them, and what each brings; None: it only keeps its place.
+        self._queue: deque[tuple[bytes, ArrivedEntry | None]] = deque()
         self._mean = MeanEntry()
         self._claim = (self, limits.topic, limits.subscription)
         self._line: Counter | None = None
@@ -118,8 +120,7 @@ class Consumer:
         """Another frame of the broker's for this consumer, which keeps its place; the frame if it goes on."""
         if not self._queue:
             return frame
-        self._queue.put(HeldFrame(frame, None))
-        self._owner.holds(more=True)
+        self._keep(frame, None)
         return None
 
     def drop_held(self) -> None:
@@ -131,11 +132,11 @@ class Consumer:
         if self.limits.lossy:
             return
         while self._queue:
-            held = self._queue.pop()
-            if held.message is None:
-                self._owner.link.to_client(held.frame)
+            frame, came = self._pop()
+            if came is None:
+                self._owner.link.to_client(frame)
             else:
-                self.permits.give(held.message.permits)
+                self.permits.give(came.permits)
         self._note_bank()
         self._owner.holds()
         self.wake()
@@ -168,7 +169,7 @@ class Consumer:
         self._leave()
         self._context.lines.settle(self._claim)
         while self._queue:
-            self._queue.pop()
+            self._pop()
         self.permits.bank = 0
         self._note_bank()
         self._owner.holds()
@@ -180,11 +181,20 @@ class Consumer:
             self._owner.link.to_broker(command(FLOW, consumer_id=self.id, message_permits=came.permits))
             self.permits.passed(came.permits)
             return
-        self._queue.put(HeldFrame(frame, came))
+        self._keep(frame, came)
         context.metrics.holds.inc()
         if self._line is None and not self._woken:
             self._wait(context.room(self, charged=self._charged))
+
+    def _keep(self, frame: bytes, came: ArrivedEntry | None) -> None:
+        self._queue.append((frame, came))
+        self._owner.store.add(1, len(frame) + FRAME_BYTES)
         self._owner.holds(more=True)
+
+    def _pop(self) -> tuple[bytes, ArrivedEntry | None]:
+        held = self._queue.popleft()
+        self._owner.store.add(-1, -len(held[0]) - FRAME_BYTES)
+        return held
 
     def _may_pass(self, came: ArrivedEntry, *, granted: bool = False) -> bool:
         return came.marker or self._context.admits(self, charged=self._charged, granted=granted)
@@ -209,22 +219,22 @@ class Consumer:
         """Send on what is held, as far as there is room; False: it waits."""
         turn = self._turn() if self._queue else 0
         while self._queue:
-            held = self._queue.first
-            if held.message is not None:
+            frame, came = self._queue[0]
+            if came is not None:
                 if turn <= 0:
                     # Others wait for the same limit: it is their turn.
                     self._context.flush()
                     self._leave()
                     self._wait(self._context.room(self, charged=self._charged))
                     return False
-                if not self._may_pass(held.message):
+                if not self._may_pass(came):
                     self._wait(self._context.room(self, charged=self._charged))
                     return False
                 turn -= 1
-            self._queue.pop()
-            self._owner.link.to_client(held.frame)
-            if held.message is not None:
-                self._pass(held.message)
+            self._pop()
+            self._owner.link.to_client(frame)
+            if came is not None:
+                self._pass(came)
         return True
 
     def _grant(self) -> bool:

@@ -1,9 +1,8 @@
-"""What a MESSAGE brings, counted as brokers count (docs/pulsar/dispatch.md), and those that are held.
+"""What a MESSAGE brings, counted as brokers count (docs/pulsar/dispatch.md), and how much is held.
 
 Metadata is never encrypted or compressed, so nothing of a payload is read.
 """
 
-from collections import deque
 from typing import Any, Final, NamedTuple
 
 from enforcer.wire.pulsar.frames import BadFrame, message_parts
@@ -58,23 +57,6 @@ def arrived(frame: bytes, body: Any) -> ArrivedEntry:
     return ArrivedEntry(claimed, msgs, len(frame) - parts.start, metadata.publish_time, marker)
 
 
-class HeldFrame(NamedTuple):
-    """One frame.
-
-    Attributes:
-        frame: all of it.
-        message: what it brings; None: another command, which only keeps its place.
-    """
-
-    frame: bytes
-    message: ArrivedEntry | None
-
-    @property
-    def size(self) -> int:
-        """What it takes, bytes."""
-        return len(self.frame) + FRAME_BYTES
-
-
 class Store:
     """How much is held, of one proxy or one connection.
 
@@ -98,36 +80,3 @@ class Store:
         self.size += size
         if self._outer is not None:
             self._outer.add(frames, size)
-
-
-class Queue:
-    """The frames of one consumer that wait for a limit, in the order in which its broker sent them.
-
-    Args:
-        store: of its connection.
-    """
-
-    __slots__ = ("_frames", "_store")
-
-    def __init__(self, store: Store) -> None:
-        self._store = store
-        self._frames: deque[HeldFrame] = deque()
-
-    def __len__(self) -> int:
-        return len(self._frames)
-
-    @property
-    def first(self) -> HeldFrame:
-        """The one that goes next."""
-        return self._frames[0]
-
-    def put(self, held: HeldFrame) -> None:
-        """Behind all others."""
-        self._frames.append(held)
-        self._store.add(1, held.size)
-
-    def pop(self) -> HeldFrame:
-        """Take the first one out."""
-        held = self._frames.popleft()
-        self._store.add(-1, -held.size)
-        return held

@@ -73,4 +73,4 @@ def test_whatever_happens_nothing_is_lost_doubled_or_out_of_order(
 def held_messages(link: ModelLink) -> int:
     """Permits of what is held for its consumer."""
     (consumer,) = link.part._consumers.values()
-    return sum(held.message.msgs for held in consumer._queue._frames if held.message is not None)
+    return sum(came.msgs for _, came in consumer._queue if came is not None)
