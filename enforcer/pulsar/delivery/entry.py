@@ -43,18 +43,18 @@ def arrived(frame: bytes, body: Any) -> ArrivedEntry:
         body: of its command.
     """
     try:
-        parts = message_parts(frame)
-        metadata = read("MessageMetadata", frame[parts.metadata : parts.payload])
+        start, at, payload = message_parts(frame)
+        metadata = read("MessageMetadata", frame[at:payload])
     except BadFrame:
         # The client will make of it what it makes of a broken message; it is a delivery all the same.
         return ArrivedEntry(1, 1, max(0, len(frame) - 8), 0, readable=False)
     claimed = max(1, metadata.num_messages_in_batch)
-    msgs = 1 if claimed == 1 else plausible(claimed, len(frame) - parts.payload, metadata.compression)
+    msgs = 1 if claimed == 1 else plausible(claimed, len(frame) - payload, metadata.compression)
     if body.ack_set:
         left = sum((word & _MASK).bit_count() for word in body.ack_set)
         claimed, msgs = min(claimed, max(1, left)), min(msgs, max(1, left))
     marker = metadata.HasField("marker_type")
-    return ArrivedEntry(claimed, msgs, len(frame) - parts.start, metadata.publish_time, marker)
+    return ArrivedEntry(claimed, msgs, len(frame) - start, metadata.publish_time, marker)
 
 
 class Store:

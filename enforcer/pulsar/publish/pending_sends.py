@@ -42,13 +42,11 @@ def read_send(frame: bytes) -> Send:
         BadFrame: it cannot be read.
     """
     body = parse(frame)
-    parts = message_parts(frame)
-    metadata = read("MessageMetadata", frame[parts.metadata : parts.payload])
+    start, at, payload = message_parts(frame)
+    metadata = read("MessageMetadata", frame[at:payload])
     claimed = max(body.num_messages, metadata.num_messages_in_batch)
-    messages = 1 if claimed <= 1 else plausible(claimed, len(frame) - parts.payload, metadata.compression)
-    return Send(
-        body.producer_id, body.sequence_id, body.highest_sequence_id, messages, len(frame) - parts.start
-    )
+    messages = 1 if claimed <= 1 else plausible(claimed, len(frame) - payload, metadata.compression)
+    return Send(body.producer_id, body.sequence_id, body.highest_sequence_id, messages, len(frame) - start)
 
 
 @dataclass(slots=True, eq=False)

@@ -10,7 +10,7 @@ mean another kind to the broker than to us; it ends its connection.
 import struct
 from collections.abc import Callable
 from enum import StrEnum
-from typing import Final, NamedTuple
+from typing import Final
 
 from streaming.contract.errors import WeirError
 
@@ -132,22 +132,10 @@ def _body_at(data: bytes, start: int, command: int) -> int:
     return at
 
 
-class MessageParts(NamedTuple):
-    """Where the parts of a SEND's or MESSAGE's message lie in its frame.
+def message_parts(frame: bytes) -> tuple[int, int, int]:
+    """Where the parts of the message in a whole SEND or MESSAGE begin: it, its metadata, its payload.
 
-    Attributes:
-        start: behind the command: what brokers count as a message's bytes begins here.
-        metadata: where its metadata begins.
-        payload: where the metadata ends and the payload begins; it ends with the frame.
-    """
-
-    start: int
-    metadata: int
-    payload: int
-
-
-def message_parts(frame: bytes) -> MessageParts:
-    """The parts of the message in a whole SEND or MESSAGE.
+    What brokers count as its bytes begins behind the command; the payload ends with the frame.
 
     Raises:
         BadFrame: there is none.
@@ -163,7 +151,7 @@ def message_parts(frame: bytes) -> MessageParts:
         raise BadFrame(Reason.BAD_MESSAGE) from None
     if payload > len(frame):
         raise BadFrame(Reason.BAD_MESSAGE)
-    return MessageParts(start, at + 4, payload)
+    return start, at + 4, payload
 
 
 class Splitter:

@@ -217,9 +217,9 @@ def test_parts_of_a_message(entry: bytes, checked: bytes) -> None:
     """Metadata and payload are found with and without a checksum, and behind what the broker adds."""
     message = entry + checked + b"\0\0\0\5metaspayload"
     frame = build(frames.MESSAGE, new_body(frames.MESSAGE, consumer_id=1), message)
-    parts = message_parts(frame)
-    assert frame[parts.start :] == message
-    assert frame[parts.metadata : parts.payload] == b"metas" and frame[parts.payload :] == b"payload"
+    start, at, payload = message_parts(frame)
+    assert frame[start:] == message
+    assert frame[at:payload] == b"metas" and frame[payload:] == b"payload"
 
 
 @each(
