@@ -185,7 +185,10 @@ def prepare(say: Callable[[str], None], stopping: Callable[[], bool] = never) ->
 
 
 def archive_classes(say: Callable[[str], None], stopping: Callable[[], bool]) -> bool:
-    """Run a Pulsar once and archive the classes that it has loaded; True, for `set_up`. As `prepare`.
+    """Run a Pulsar once and archive the classes that it has loaded; arguments as of `prepare`.
+
+    Returns:
+        True: something was done.
 
     Raises:
         WeirError: it was stopped. Without an archive it only starts slower, which is said.
@@ -199,7 +202,7 @@ def archive_classes(say: Callable[[str], None], stopping: Callable[[], bool]) ->
             pulsar.start(stopping=stopping)
             try:
                 pulsar.terminate()
-                end = Wait("classes of Pulsar", lambda _: None, stopping, "archiving")
+                end = Wait("classes of Pulsar", say, stopping, "archiving")
                 end.until(lambda: not any(child.alive() for child in pulsar.children), _ARCHIVE_LIMIT_S)
             finally:
                 pulsar.stop(0.0)
