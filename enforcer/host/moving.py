@@ -52,6 +52,22 @@ class Mover:
                     return taken, left
         return taken, b""
 
+    def relay(self, source: Upstream, client: asyncio.Transport, count: int) -> int:
+        """Move some of the next so many bytes of a broker to its client, past us, as far as they are here.
+
+        Returns how many; none of what TLS has to read or write.
+        """
+        # What waits to be written goes first.
+        if client.is_closing() or client.get_write_buffer_size() or source.secure or is_secure(client):
+            return 0
+        came_from, goes_to = source.descriptor, descriptor_of(client)
+        if came_from < 0 or goes_to < 0:
+            return 0
+        taken, left = self.move(came_from, goes_to, min(count, MOVED_MAX_BYTES))
+        if left:
+            client.write(left)
+        return taken
+
     def _give(self, target: int, count: int) -> bytes:
         """Empty the pipe, which has so many bytes; returns those that the target did not take."""
         try:
@@ -81,37 +97,3 @@ class Mover:
             os.close(self._read)
             os.close(self._write)
             self._read = self._write = -1
-
-
-class ByteRelay:
-    """From a broker connection to its client, past us.
-
-    Args:
-        mover: of all connections.
-        source: the broker connection.
-        client: where its bytes go.
-    """
-
-    __slots__ = ("_client", "_mover", "_plain", "_source")
-
-    def __init__(self, mover: Mover, source: Upstream, client: asyncio.Transport) -> None:
-        self._mover = mover
-        self._source = source
-        self._client = client
-        self._plain = not (source.secure or is_secure(client))
-
-    def move(self, count: int) -> int:
-        """Move some of the next so many bytes, as far as they are here; returns how many."""
-        if not self._plain:
-            return 0
-        client = self._client
-        # What waits to be written goes first.
-        if client.is_closing() or client.get_write_buffer_size():
-            return 0
-        source, target = self._source.descriptor, descriptor_of(client)
-        if source < 0 or target < 0:
-            return 0
-        taken, left = self._mover.move(source, target, min(count, MOVED_MAX_BYTES))
-        if left:
-            client.write(left)
-        return taken

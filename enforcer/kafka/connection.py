@@ -7,13 +7,13 @@ requests; pipelining; back-pressure both ways; frames that no rule needs pass as
 import asyncio
 import sys
 from collections.abc import Callable
+from functools import partial
 from typing import cast
 
 from enforcer.core import bounds
 from enforcer.core.settings import ProxySettings
 from enforcer.host.budget import LARGE_BYTES, Seat
 from enforcer.host.dial import Owner, Upstream
-from enforcer.host.moving import ByteRelay
 from enforcer.host.secured import kept_by
 from enforcer.host.sockets import Address, is_secure
 from enforcer.host.turns import Inbox
@@ -94,7 +94,7 @@ class Connection(asyncio.Protocol):
         transport.set_write_buffer_limits(bounds.WRITE_BUFFER_HIGH_BYTES, bounds.WRITE_BUFFER_LOW_BYTES)
         self._upstream = self._make_upstream(self, self._settings)
         self._responses.write, self.secure = transport.write, is_secure(transport)
-        self._responses.move = ByteRelay(self._proxy.mover, self._upstream, transport).move
+        self._responses.move = partial(self._proxy.mover.relay, self._upstream, transport)
         self.ending.open(transport, self._upstream)
         self._upstream.dial(self.address)
 

@@ -3,12 +3,13 @@
 import contextlib
 import socket
 from collections.abc import Iterator
+from functools import partial
 from random import Random
 from typing import Any, cast
 
 import pytest
 
-from enforcer.host.moving import MOVED_MAX_BYTES, ByteRelay, Mover
+from enforcer.host.moving import MOVED_MAX_BYTES, Mover
 
 PLENTY = 8 << 20
 
@@ -145,18 +146,18 @@ class Source:
 def test_only_a_client_that_nothing_waits_for(ends: Ends) -> None:
     """Bytes must not overtake those that wait to be written, nor go to who is being closed or is not read."""
     client, source = Transport(ends.target), Source(ends.source.fileno())
-    moving = ByteRelay(ends.mover, source, cast(Any, client))
+    moving = partial(ends.mover.relay, cast(Any, source), cast(Any, client))
     ends.broker.send(b"abc")
     client.waiting = 1
-    assert moving.move(3) == 0
+    assert moving(3) == 0
     client.waiting, client.closing = 0, True
-    assert moving.move(3) == 0
+    assert moving(3) == 0
     client.closing, source.descriptor = False, -1
-    assert moving.move(3) == 0
+    assert moving(3) == 0
     source.descriptor, client.end = ends.source.fileno(), None
-    assert moving.move(3) == 0
+    assert moving(3) == 0
     client.end = ends.target
-    assert moving.move(3) == 3 and ends.read() == b"abc" and client.written == b""
+    assert moving(3) == 3 and ends.read() == b"abc" and client.written == b""
 
 
 def test_one_connection_does_not_keep_the_others_waiting(ends: Ends) -> None:
@@ -164,10 +165,10 @@ def test_one_connection_does_not_keep_the_others_waiting(ends: Ends) -> None:
     for end in (ends.broker, ends.target):
         end.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 64 << 10)
     client = Transport(ends.target)
-    moving = ByteRelay(ends.mover, Source(ends.source.fileno()), cast(Any, client))
+    moving = partial(ends.mover.relay, cast(Any, Source(ends.source.fileno())), cast(Any, client))
     moved = 0
     while not client.written:
         ends.broker.send(bytes(50_000))
-        moved += (now := moving.move(PLENTY))
+        moved += (now := moving(PLENTY))
         assert now <= MOVED_MAX_BYTES
     assert len(ends.read()) + len(client.written) == moved
