@@ -17,7 +17,8 @@ from enforcer.laws.enforcement import Enforcement
 from enforcer.laws.mutation.law import MutationQuotas
 from enforcer.pulsar.connection import Connection
 from enforcer.pulsar.context import PulsarMetrics
-from enforcer.pulsar.creation.part import creating
+from enforcer.pulsar.creation.known_topics import Office
+from enforcer.pulsar.creation.part import CreationPart
 from enforcer.pulsar.delivery.context import DeliveryContext
 from enforcer.pulsar.delivery.limits import Laws
 from enforcer.pulsar.delivery.part import DeliveryPart
@@ -89,13 +90,14 @@ class PulsarProxy(Host[Connection]):
         smoothing = Smoothing(self.settings.dispatch_rows_max)
         laws = Laws(enforcement.of(Dispatch), enforcement.meter, brokers_ms, smoothing)
         deliver = DeliveryContext(laws, self.metrics, self.call_later)
+        office = Office(coordinator, brokers_ms, self.pulsar, self.call_later)
         self.parts: list[Callable[[Link], Part]] = [
             lambda link: Lookups(link, self),
             # Before all that may keep a SUBSCRIBE back: it must know every consumer.
             lambda link: DeliveryPart(link, deliver),
             lambda link: PublishingPart(link, publish),
             # The last: the others see requests for new topics when they come, not when they go on.
-            creating(coordinator, brokers_ms, self.pulsar, self.call_later),
+            lambda link: CreationPart(link, office),
         ]
         self.bootstrap: Callable[[], Address] = partial(next, itertools.cycle(config.pulsar))
         self.placed = enforcement.of(ConcurrencyLimits).came

@@ -5,9 +5,7 @@ from typing import Any
 from mutation_kit import Bureau, settle_down
 from part_link_kit import PartLink
 
-from enforcer.pulsar.creation import part
-from enforcer.pulsar.creation.creation import CreationMetrics, Office
-from enforcer.pulsar.creation.known_topics import KnownTopics
+from enforcer.pulsar.creation.known_topics import Office
 from enforcer.pulsar.creation.part import CreationPart
 from enforcer.pulsar.link import Features
 from enforcer.pulsar.settings import PulsarSettings
@@ -56,7 +54,7 @@ class Client:
 
     def __init__(self, yard: "Yard", user: str = "a") -> None:
         self.wire = Wire(yard.bureau, user)
-        self.part = CreationPart(self.wire, yard.office, yard.applies)
+        self.part = CreationPart(self.wire, yard.office)
         self.wire.parts.append(self.part)
         self._numbers = 0
 
@@ -128,15 +126,11 @@ class Yard:
         self.bureau = Bureau(**proxy)
         self.desk = self.bureau.desk
         self.settings = PulsarSettings(**(settings or {}))
-        self.metrics = CreationMetrics()
-        self.known = KnownTopics(part.KNOWN_MS, part.KNOWN_TOPICS_MAX, lambda: self.desk.now_ms)
-        self.office = Office(
-            mutations=self.bureau.mutations, known=self.known, metrics=self.metrics, settings=self.settings
-        )
-
-    def applies(self, user: str) -> bool:
-        """Whether a quota does."""
-        return self.desk.coordinator.quota(user, "") is not None
+        coordinator = self.desk.coordinator
+        self.office = Office(coordinator, lambda: self.desk.wall_ms, self.settings, self.desk.call_later)
+        # One line for all who wait.
+        self.office.mutations = self.bureau.mutations
+        self.known, self.metrics = self.office.known, self.office.metrics
 
     def charged(self) -> list[dict[str, int]]:
         """Items of the requests that were sent as events and not refused, in order."""

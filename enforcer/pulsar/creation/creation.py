@@ -5,19 +5,16 @@ the quota: kept while that is a short wait, refused when it is a long one, and s
 """
 
 import asyncio
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Final
 
-from enforcer.laws.mutation.mutations import Answer, Mutations
+from enforcer.laws.mutation.mutations import Answer
 from enforcer.laws.mutation.request import Request
-from enforcer.pulsar.creation.known_topics import KnownTopics, Questions
+from enforcer.pulsar.creation.known_topics import Office, Questions
 from enforcer.pulsar.creation.request import APIS, CreationRequest, refusal
 from enforcer.pulsar.link import Link
-from enforcer.pulsar.settings import PulsarSettings
 from enforcer.wire.pulsar.commands import ServerError, build
 from enforcer.wire.pulsar.frames import ERROR, PARTITIONED_METADATA, PARTITIONED_METADATA_RESPONSE
-from streaming.metrics import MetricTable, counter, gauge
 
 CREATE_QUESTION_MS: Final = 5_000
 """So long a broker may take to say whether a topic exists; two such answers and the wait are within clients'
@@ -64,33 +61,6 @@ class TopicState(StrEnum):
 
 _THERE: Final = (TopicState.KNOWN, TopicState.EXISTS)
 _ABSENT: Final = (TopicState.MISSING, TopicState.OTHER)
-
-
-class CreationMetrics(MetricTable):
-    """What is counted of topics that clients would create (docs/metrics.md)."""
-
-    prefix = "weir_creation_"
-
-    topics = counter("Topics of requests that would create them, by what is known of them", "found")
-    held = gauge("Requests kept that may create a topic")
-    refused = counter("Requests that would create a topic and were refused", "why")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Office:
-    """What all connections share.
-
-    Attributes:
-        mutations: decides.
-        known: topics that are there.
-        metrics: counts.
-        settings: waits and bounds.
-    """
-
-    mutations: Mutations
-    known: KnownTopics
-    metrics: CreationMetrics
-    settings: PulsarSettings
 
 
 class Creation:

@@ -7,12 +7,23 @@ from typing import Any, Final
 
 from cachetools import LRUCache, TTLCache
 
+from enforcer.laws.mutation.admission import CallLater
+from enforcer.laws.mutation.coordinator import QuotaCoordinator
+from enforcer.laws.mutation.mutations import Mutations
 from enforcer.pulsar.link import Link
+from enforcer.pulsar.settings import PulsarSettings
 from enforcer.wire.pulsar.commands import build, own_request_id
 from enforcer.wire.pulsar.frames import PARTITIONED_METADATA
 from enforcer.wire.pulsar.names import Topic
 from enforcer.wire.pulsar.schema import new_body
+from streaming.metrics import MetricTable, counter, gauge
 
+KNOWN_TOPICS_MAX: Final = 10_000
+"""Topics known that way."""
+KNOWN_MS: Final = 5_000
+"""How long a topic that was there is believed to be; made again within it, it may cost nothing."""
+_AHEAD_MS: Final = 1_500
+"""A quota is looked for so long before it is in force: connections are looked at once a second."""
 _DEFAULTS_KEEP_MS: Final = 60_000.0
 """Believed for long: whatever comes of the next question is charged all the same."""
 
@@ -88,6 +99,48 @@ class KnownTopics:
             lock, users = self._turns.pop(name)
             if users > 1:
                 self._turns[name] = lock, users - 1
+
+
+class CreationMetrics(MetricTable):
+    """What is counted of topics that clients would create (docs/metrics.md)."""
+
+    prefix = "weir_creation_"
+
+    topics = counter("Topics of requests that would create them, by what is known of them", "found")
+    held = gauge("Requests kept that may create a topic")
+    refused = counter("Requests that would create a topic and were refused", "why")
+
+
+class Office:
+    """What all connections share.
+
+    Attributes:
+        mutations: decides.
+        known: topics that are there.
+        metrics: counts.
+        settings: waits and bounds.
+
+    Args:
+        coordinator: of the quotas.
+        now_ms: the brokers' time.
+        settings: see there.
+        call_later: calls a function after so many ms.
+    """
+
+    def __init__(
+        self, coordinator: QuotaCoordinator, now_ms: Callable[[], int], settings: PulsarSettings,
+        call_later: CallLater,
+    ) -> None:  # fmt: skip
+        self.mutations = Mutations(coordinator, call_later)
+        self.known = KnownTopics(KNOWN_MS, KNOWN_TOPICS_MAX, coordinator.clock.steady_ms)
+        self.metrics = CreationMetrics(coordinator.metrics.registry)
+        self.settings = settings
+        self._policies, self._now_ms = coordinator.policies, now_ms
+
+    def limits(self, user: str) -> bool:
+        """Whether a quota applies to a user, or soon will."""
+        now, at = self._now_ms(), self._policies.at
+        return any(at(ts).mutation_quota(user, "") is not None for ts in (now, now + _AHEAD_MS))
 
 
 class Questions:

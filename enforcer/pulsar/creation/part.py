@@ -2,14 +2,10 @@
 
 import asyncio
 import logging
-from collections.abc import Callable
 from typing import Final
 
-from enforcer.laws.mutation.admission import CallLater
-from enforcer.laws.mutation.coordinator import QuotaCoordinator
-from enforcer.laws.mutation.mutations import Mutations
-from enforcer.pulsar.creation.creation import KEPT_BYTES, Creation, CreationMetrics, Office, TopicState
-from enforcer.pulsar.creation.known_topics import KnownTopics, Questions
+from enforcer.pulsar.creation.creation import KEPT_BYTES, Creation, TopicState
+from enforcer.pulsar.creation.known_topics import Office, Questions
 from enforcer.pulsar.creation.request import (
     ASKING,
     CLOSING,
@@ -19,8 +15,7 @@ from enforcer.pulsar.creation.request import (
     read_want,
     refusal,
 )
-from enforcer.pulsar.link import Link, Part
-from enforcer.pulsar.settings import PulsarSettings
+from enforcer.pulsar.link import Link
 from enforcer.wire.pulsar.commands import TEXT_MAX, ServerError, parse
 from enforcer.wire.pulsar.frames import (
     ERROR,
@@ -30,10 +25,6 @@ from enforcer.wire.pulsar.frames import (
     SUCCESS,
 )
 
-KNOWN_TOPICS_MAX: Final = 10_000
-"""Topics known that way."""
-KNOWN_MS: Final = 5_000
-"""How long a topic that was there is believed to be; made again within it, it may cost nothing."""
 CREATIONS_MAX: Final = 1_000
 """Requests of one connection looked at at a time that may create topics; then reading stops."""
 
@@ -41,8 +32,6 @@ logger = logging.getLogger(__name__)
 
 _NONE: Final[frozenset[int]] = frozenset()
 _ANSWERS: Final = frozenset({PRODUCER_SUCCESS, SUCCESS, ERROR, PARTITIONED_METADATA_RESPONSE}) | NAMING
-_AHEAD_MS: Final = 1_500
-"""A quota is looked for so long before it is in force: connections are looked at once a second."""
 _OVERHEAD_BYTES: Final = 4_096 + KEPT_BYTES
 """What a request that is kept takes beside its frame."""
 
@@ -56,13 +45,11 @@ class CreationPart:
     Args:
         link: the connection.
         office: what all connections share.
-        applies: whether a quota applies to a user.
     """
 
-    def __init__(self, link: Link, office: Office, applies: Callable[[str], bool]) -> None:
+    def __init__(self, link: Link, office: Office) -> None:
         self._link = link
         self._office = office
-        self._applies = applies
         self._questions = Questions(link)
         # Those whose client waits for an answer, by its request id; and all that are not done.
         self._open: dict[int, Creation] = {}
@@ -70,7 +57,7 @@ class CreationPart:
         self._withheld: dict[tuple[int, int] | None, Creation] = {}
         self._tasks: dict[asyncio.Task[None], Creation] = {}
         self.held_bytes = 0
-        self._limited = applies(link.user)
+        self._limited = office.limits(link.user)
         self.up, self.down = self._kinds()
 
     def take_up(self, kind: int, frame: bytes) -> bytes | None:
@@ -124,7 +111,7 @@ class CreationPart:
 
     def check(self, now_ms: float) -> None:
         """See link.Part."""
-        self._limited = self._applies(self._link.user)
+        self._limited = self._office.limits(self._link.user)
         self._look()
 
     def close(self) -> None:
@@ -183,29 +170,3 @@ class CreationPart:
         if self._tasks:
             return ASKING | CLOSING, _ANSWERS
         return (ASKING if self._limited else _NONE), (_ANSWERS if self._questions.unanswered else _NONE)
-
-
-def creating(
-    coordinator: QuotaCoordinator, now_ms: Callable[[], int], settings: PulsarSettings, call_later: CallLater
-) -> Callable[[Link], Part]:
-    """What makes this part of a connection, for all connections of a proxy.
-
-    Args:
-        coordinator: of the quotas.
-        now_ms: the brokers' time.
-        settings: waits and bounds.
-        call_later: calls a function after so many ms.
-    """
-    office = Office(
-        mutations=Mutations(coordinator, call_later),
-        known=KnownTopics(KNOWN_MS, KNOWN_TOPICS_MAX, coordinator.clock.steady_ms),
-        metrics=CreationMetrics(coordinator.metrics.registry),
-        settings=settings,
-    )
-
-    def applies(user: str) -> bool:
-        now = now_ms()
-        at = coordinator.policies.at
-        return any(at(ts).mutation_quota(user, "") is not None for ts in (now, now + _AHEAD_MS))
-
-    return lambda link: CreationPart(link, office, applies)

@@ -7,7 +7,7 @@ from creation_kit import HERE, SURE_S, Client, Yard, asking
 from mutation_kit import settle_down
 
 from enforcer.pulsar.creation import creation
-from enforcer.pulsar.creation.part import KNOWN_MS
+from enforcer.pulsar.creation.known_topics import KNOWN_MS
 from enforcer.wire.pulsar import frames
 from enforcer.wire.pulsar.commands import command, parse
 from enforcer.wire.pulsar.frames import PRODUCER, SUBSCRIBE

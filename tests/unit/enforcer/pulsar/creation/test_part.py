@@ -163,7 +163,7 @@ async def test_more_requests_than_may_be_looked_at(monkeypatch: pytest.MonkeyPat
 
 async def test_thousands_of_names(monkeypatch: pytest.MonkeyPatch) -> None:
     """Tables have bounds, and nothing is left of what is over."""
-    monkeypatch.setattr("enforcer.pulsar.creation.part.KNOWN_TOPICS_MAX", 100)
+    monkeypatch.setattr("enforcer.pulsar.creation.known_topics.KNOWN_TOPICS_MAX", 100)
     yard, client = asking()
     for number in range(1_000):
         await client.look_up(f"t{number}")
