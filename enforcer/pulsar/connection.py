@@ -8,7 +8,7 @@ client is gone, and a client never waits for a broker that is (a keep-alive is t
 import asyncio
 import logging
 from collections.abc import Callable
-from typing import Final, TypeVar, cast
+from typing import Any, Final, TypeVar, cast
 
 from enforcer.core import bounds
 from enforcer.core.settings import ProxySettings
@@ -18,9 +18,9 @@ from enforcer.laws.concurrency.limiter import Limiter
 from enforcer.pulsar.context import Context
 from enforcer.pulsar.handshake import Handshake
 from enforcer.pulsar.inlet import Inlet
-from enforcer.pulsar.link import Features, Part
+from enforcer.pulsar.link import Part
 from enforcer.wire.pulsar.commands import CONNECTION, ServerError, command, error
-from enforcer.wire.pulsar.frames import FRAME_OVERHEAD, PONG, BadFrame, Reason
+from enforcer.wire.pulsar.frames import FRAME_OVERHEAD, MESSAGE_BYTES_DEFAULT, PONG, BadFrame, Reason
 from streaming.contract.errors import WeirError
 from streaming.contract.events import ANONYMOUS
 from streaming.contract.topics import address_text
@@ -56,7 +56,7 @@ class Connection(asyncio.Protocol):
         settings = context.settings
         self.broker = self.address = _NOWHERE
         self.user = ANONYMOUS
-        self.features = Features()
+        self.protocol_version, self.asks_only = 0, False
         self.limiter: Limiter | None = None
         self.peer: object = None
         self.server_name = ""
@@ -296,14 +296,17 @@ class Connection(asyncio.Protocol):
         self._dialing = True
         self._upstream.dial(target)
 
-    def opened(self, features: Features, user: str) -> None:
-        """The broker has let the client in: what it said of itself, and the user."""
+    def opened(self, said: Any, user: str) -> None:
+        """The broker has let the client in: its CONNECTED, and the user."""
         assert self._handshake is not None and self._handshake.connect is not None
         # A login that names somebody wins over a certificate.
-        self.features, self.user = features, user if user != ANONYMOUS else self.user
+        self.user = user if user != ANONYMOUS else self.user
+        self.protocol_version = said.protocol_version
+        self.asks_only = said.feature_flags.get_partitioned_metadata_without_auto_creation
         self.connect = self._handshake.connect
         self._handshake = None
-        limit = min(features.max_message_size + FRAME_OVERHEAD, self._context.settings.max_frame_bytes)
+        size = said.max_message_size if said.max_message_size > 0 else MESSAGE_BYTES_DEFAULT
+        limit = min(size + FRAME_OVERHEAD, self._context.settings.max_frame_bytes)
         self._up.splitter.limit = self._down.splitter.limit = limit
         self._parts = [make(self) for make in self._context.parts]
         self.look_again()

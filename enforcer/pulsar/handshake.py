@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Final
 
 from enforcer.core.security.credentials import name_of_password, name_of_token
 from enforcer.pulsar.context import Context
-from enforcer.pulsar.link import Features
 from enforcer.pulsar.lookup.targets import parse_target
 from enforcer.wire.pulsar.commands import ServerError, parse, rewritten
 from enforcer.wire.pulsar.frames import (
@@ -17,7 +16,6 @@ from enforcer.wire.pulsar.frames import (
     CONNECT,
     CONNECTED,
     ERROR,
-    MESSAGE_BYTES_DEFAULT,
     PING,
     PONG,
     BadFrame,
@@ -72,19 +70,7 @@ class Handshake:
     def take_down(self, kind: int, frame: bytes) -> bytes:
         """A frame of the broker's."""
         if kind == CONNECTED:
-            body = parse(frame)
-            flags = body.feature_flags
-            size = body.max_message_size
-            self._owner.opened(
-                Features(
-                    protocol_version=body.protocol_version,
-                    max_message_size=size if size > 0 else MESSAGE_BYTES_DEFAULT,
-                    get_partitioned_metadata_without_auto_creation=(
-                        flags.get_partitioned_metadata_without_auto_creation
-                    ),
-                ),
-                self._user(),
-            )
+            self._owner.opened(parse(frame), self._user())
         elif kind not in _FROM_BROKER:
             raise BadFrame(Reason.UNEXPECTED)
         elif kind == AUTH_CHALLENGE:

@@ -6,25 +6,10 @@ kinds pass as the bytes that they came as. So what no rule needs costs nothing, 
 
 import asyncio
 from collections.abc import Callable
-from typing import NamedTuple, Protocol
+from typing import Protocol
 
 from enforcer.host.dial import Introduced
 from enforcer.laws.concurrency.limiter import Limiter
-from enforcer.wire.pulsar.frames import MESSAGE_BYTES_DEFAULT
-
-
-class Features(NamedTuple):
-    """What the broker's CONNECTED said of itself.
-
-    Attributes:
-        protocol_version: the newest that it speaks.
-        max_message_size: payload and metadata of one frame, bytes.
-        get_partitioned_metadata_without_auto_creation: a question for partitions need not create the topic.
-    """
-
-    protocol_version: int = 0
-    max_message_size: int = MESSAGE_BYTES_DEFAULT
-    get_partitioned_metadata_without_auto_creation: bool = False
 
 
 class Part(Protocol):
@@ -65,14 +50,16 @@ class Link(Introduced, Protocol):
     Attributes:
         broker: host and port of its broker.
         user: its principal; ANONYMOUS where it gave none, or none that can be read.
-        features: what the broker said of itself.
+        protocol_version: the newest that the broker speaks, as its CONNECTED says.
+        asks_only: the same of whether a question for partitions need not create the topic.
         limiter: concurrency limit of its broker; None: there is none.
         connect: the client's CONNECT, as its broker got it: to log in elsewhere in its name.
     """
 
     broker: tuple[str, int]
     user: str
-    features: Features
+    protocol_version: int
+    asks_only: bool
     limiter: Limiter | None
     connect: bytes
 

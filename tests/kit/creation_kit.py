@@ -7,7 +7,6 @@ from part_link_kit import PartLink
 
 from enforcer.pulsar.creation.known_topics import Office
 from enforcer.pulsar.creation.part import CreationPart
-from enforcer.pulsar.link import Features
 from enforcer.pulsar.settings import PulsarSettings
 from enforcer.wire.pulsar.commands import command, parse
 from enforcer.wire.pulsar.frames import (
@@ -31,7 +30,7 @@ class Wire(PartLink):
 
     def __init__(self, bureau: Bureau, user: str) -> None:
         super().__init__(bureau.desk, user)
-        self.features = Features(protocol_version=21, get_partitioned_metadata_without_auto_creation=True)
+        self.protocol_version, self.asks_only = 21, True
         self.up: list[bytes] = []
         self.down: list[bytes] = []
 

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from clock_kit import SteadyClock, Timer
 
 from enforcer.laws.concurrency.limiter import Limiter
-from enforcer.pulsar.link import Features, Part
+from enforcer.pulsar.link import Part
 
 
 class PartLink(ABC):
@@ -25,7 +25,7 @@ class PartLink(ABC):
 
     def __init__(self, clock: SteadyClock, user: str = "ANONYMOUS") -> None:
         self.clock, self.user = clock, user
-        self.broker, self.features, self.connect = ("b", 6650), Features(), b""
+        self.broker, self.connect, self.protocol_version, self.asks_only = ("b", 6650), b"", 0, False
         self.limiter: Limiter | None = None
         self.stalled = False
         self.parts: list[Part] = []

@@ -330,7 +330,7 @@ class Creation:
             user=self._link.user,
             client_id="",
             api=APIS[self.want.kind],
-            api_version=self._link.features.protocol_version,
+            api_version=self._link.protocol_version,
             strict=True,
             items={self.want.name: mutations},
         )

@@ -68,7 +68,7 @@ class CreationPart:
         want = read_want(kind, frame)
         if want is None:
             return frame
-        if not self._link.features.get_partitioned_metadata_without_auto_creation:
+        if not self._link.asks_only:
             # It cannot be asked without creating the topic.
             self._office.metrics.topics.labels("unasked").inc()
             return frame

@@ -22,7 +22,7 @@ def test_a_login_passes(rig: PulsarRig) -> None:
     assert not sent.HasField("proxy_to_broker_url") and sent.auth_data == TOKEN
     rig.down(connected())
     assert rig.client.data == connected() and rig.connection.user == "alice"
-    assert rig.connection.features.get_partitioned_metadata_without_auto_creation
+    assert rig.connection.asks_only
     assert rig.connection.connect == rig.broker.data
     rig.broker.data = b""
     rig.up(SEND * 3)

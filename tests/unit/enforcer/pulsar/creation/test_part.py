@@ -142,7 +142,7 @@ async def test_a_client_that_goes_away() -> None:
 
 async def test_a_broker_that_cannot_be_asked(yard: Yard, client: Client) -> None:
     """A question would create the topic; it is counted."""
-    client.wire.features = client.wire.features._replace(get_partitioned_metadata_without_auto_creation=False)
+    client.wire.asks_only = False
     assert await client.produce() and await client.look_up()
     assert yard.found() == {"unasked": 2}
 
