@@ -249,11 +249,11 @@ class Connection(asyncio.Protocol):
         """See dial.Owner."""
         (self._up.pause if self._upstream.full else self._up.resume)(_FULL)
         if self._dialing:
-            assert self._upstream.transport and self._handshake and self._handshake.connect
+            assert self._upstream.transport
             self._dialing = False
             self._context.placed(self)
             self._down.open(self._upstream.transport)
-            self._upstream.send(self._handshake.connect)
+            self._upstream.send(self.connect)
             self._up.go(_DIAL)
             self.data_received(b"")
 
@@ -298,12 +298,10 @@ class Connection(asyncio.Protocol):
 
     def opened(self, said: Any, user: str) -> None:
         """The broker has let the client in: its CONNECTED, and the user."""
-        assert self._handshake is not None and self._handshake.connect is not None
         # A login that names somebody wins over a certificate.
         self.user = user if user != ANONYMOUS else self.user
         self.protocol_version = said.protocol_version
         self.asks_only = said.feature_flags.get_partitioned_metadata_without_auto_creation
-        self.connect = self._handshake.connect
         self._handshake = None
         size = said.max_message_size if said.max_message_size > 0 else MESSAGE_BYTES_DEFAULT
         limit = min(size + FRAME_OVERHEAD, self._context.settings.max_frame_bytes)

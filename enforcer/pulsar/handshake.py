@@ -33,9 +33,6 @@ _FROM_BROKER: Final = frozenset({AUTH_CHALLENGE, ERROR, PING, PONG})
 class Handshake:
     """Until a connection is open.
 
-    Attributes:
-        connect: the CONNECT as the broker got it; None before there is one.
-
     Args:
         context: what all connections share.
         owner: the connection.
@@ -46,11 +43,10 @@ class Handshake:
         self._name: str | None = None
         self._method = self._original = ""
         self._challenged = False
-        self.connect: bytes | None = None
 
     def take_up(self, kind: int, frame: bytes) -> bytes | None:
         """A frame of the client's: as it goes on to the broker, None if it does not."""
-        if self.connect is None:
+        if not self._owner.connect:
             if kind != CONNECT:
                 raise BadFrame(Reason.UNEXPECTED)
             self._begin(frame)
@@ -95,7 +91,7 @@ class Handshake:
         if body.HasField("proxy_to_broker_url"):
             body.ClearField("proxy_to_broker_url")
             frame = rewritten(frame, body)
-        self.connect = frame
+        self._owner.connect = frame
         self._owner.dial(target)
 
     def _see(self, data: bytes) -> None:
