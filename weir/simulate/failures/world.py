@@ -11,6 +11,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 import orjson
+from confluent_kafka import TIMESTAMP_LOG_APPEND_TIME, Message
 
 from enforcer.core.feeds.decisions import Read, decisions_in
 from enforcer.core.law import EnforcerLaw
@@ -38,28 +39,6 @@ TICK_MS: Final = 5_000
 HISTORY_MS: Final = 600_000
 """Decisions that a proxy that starts can read back: as far as any law asks for (law.BACK_MAX_MS)."""
 TOPICS: Final = Topics()
-
-
-class Record:
-    """A record of `weir.decisions`, as confluent-kafka hands one over."""
-
-    def __init__(self, value: bytes, ts: int) -> None:
-        self._value, self._ts = value, ts
-
-    def value(self) -> bytes:
-        """Its bytes."""
-        return self._value
-
-    def key(self) -> bytes:
-        """No one's."""
-        return b""
-
-    def timestamp(self) -> tuple[int, int]:
-        """Its broker's time."""
-        return 2, self._ts
-
-    def headers(self) -> None:
-        """None: it is not packed."""
 
 
 @dataclass(kw_only=True, slots=True)
@@ -255,9 +234,8 @@ class World(Agenda):
 
     def _spread(self, values: list[bytes]) -> None:
         """What was decided stands on `weir.decisions`, and is read."""
-        said = [
-            read for value in values for read in decisions_in(Record(value, self.now), self._readers)  # type: ignore[arg-type]
-        ]
+        records = (Message(value=value, timestamp=(TIMESTAMP_LOG_APPEND_TIME, self.now)) for value in values)
+        said = [read for record in records for read in decisions_in(record, self._readers)]
         self.history.append((self.now, said))
         while self.history[0][0] < self.now - HISTORY_MS:
             self.history.popleft()
