@@ -19,6 +19,7 @@ from streaming.contract.backlog.actions import BacklogAction, backlog_action
 from streaming.contract.backlog.decisions import BacklogDecision, backlog_decision
 from streaming.contract.decisions import Share
 from streaming.contract.errors import WeirError
+from streaming.contract.events import PolicyChange
 from streaming.contract.fields import Fields
 from streaming.contract.names import namespace_of
 from streaming.contract.topics import Cluster
@@ -36,8 +37,40 @@ _SHARES: Final = {SHARE_READER.type: SHARE_READER}
 _BACKLOG: Final = (b'{"type":"backlog"', b'{"type":"backlog_action"')
 
 
-class PolicyFeed:
-    """The policies, followed from `start` to `stop`.
+class _Feed(Generic[T]):
+    """A topic, followed from `start` to `stop`."""
+
+    _topic: str
+    _tail: Tail[T]
+
+    def begin(self) -> None:
+        """Begin to read; see `caught_up`."""
+        self._tail.start(asyncio.get_running_loop())
+
+    async def start(self) -> None:
+        """As `begin`, and wait until what was there has been delivered.
+
+        Raises:
+            WeirError: not in time.
+        """
+        self.begin()
+        try:
+            await asyncio.wait_for(self._tail.caught_up.wait(), START_S)
+        except TimeoutError as error:
+            raise WeirError(f"{self._topic} could not be read to its end within {START_S:.0f} s") from error
+
+    @property
+    def caught_up(self) -> bool:
+        """Whether what was there at the beginning has been delivered."""
+        return self._tail.caught_up.is_set()
+
+    async def stop(self) -> None:
+        """End it."""
+        await self._tail.stop(STOP_S)
+
+
+class PolicyFeed(_Feed[PolicyChange]):
+    """The policies.
 
     Args:
         cluster: that holds them.
@@ -59,22 +92,9 @@ class PolicyFeed:
         """Those in force now."""
         return self._policies.now
 
-    async def start(self) -> None:
-        """Read them to their end.
 
-        Raises:
-            WeirError: not in time.
-        """
-        self._tail.start(asyncio.get_running_loop())
-        await _wait_for(self._tail.caught_up, self._topic)
-
-    async def stop(self) -> None:
-        """End it."""
-        await self._tail.stop(STOP_S)
-
-
-class DecisionFeed(Generic[T]):
-    """What somebody wants of the decisions, followed from `start` to `stop`.
+class DecisionFeed(_Feed[T]):
+    """What somebody wants of the decisions.
 
     Args:
         cluster: that holds them.
@@ -85,13 +105,9 @@ class DecisionFeed(Generic[T]):
     """
 
     def __init__(
-        self,
-        cluster: Cluster,
-        read: Callable[[Message, Callable[[str], None]], Sequence[T]],
-        take: Callable[[T], None],
-        unusable: Callable[[], None],
-        back_ms: int,
-    ) -> None:
+        self, cluster: Cluster, read: Callable[[Message, Callable[[str], None]], Sequence[T]],
+        take: Callable[[T], None], unusable: Callable[[], None], back_ms: int,
+    ) -> None:  # fmt: skip
         self._topic = cluster.topics.decisions
         complaints = Complaints(self._topic, unusable)
 
@@ -99,38 +115,11 @@ class DecisionFeed(Generic[T]):
             for one in found:
                 take(one)
 
-        self._tail: Tail[T] = Tail(
-            cluster.properties,
-            self._topic,
-            from_beginning=False,
-            back_ms=back_ms,
-            # Our own clock may be ahead of the brokers', and would leave out what was written just now.
-            from_newest=True,
-            parse=lambda message: read(message, complaints),
-            deliver=deliver,
-        )
-
-    def begin(self) -> None:
-        """Begin to read; see `caught_up`."""
-        self._tail.start(asyncio.get_running_loop())
-
-    async def start(self) -> None:
-        """As `begin`, and wait until what was there has been delivered.
-
-        Raises:
-            WeirError: not in time.
-        """
-        self.begin()
-        await _wait_for(self._tail.caught_up, self._topic)
-
-    @property
-    def caught_up(self) -> bool:
-        """Whether what was there at the beginning has been delivered."""
-        return self._tail.caught_up.is_set()
-
-    async def stop(self) -> None:
-        """End it."""
-        await self._tail.stop(STOP_S)
+        # Our own clock may be ahead of the brokers', and would leave out what was written just now.
+        self._tail = Tail(
+            cluster.properties, self._topic, from_beginning=False, back_ms=back_ms, from_newest=True,
+            parse=lambda message: read(message, complaints), deliver=deliver,
+        )  # fmt: skip
 
 
 def shares_in(now_ms: Callable[[], int], message: Message, unusable: Callable[[str], None]) -> list[Share]:
@@ -161,10 +150,3 @@ _BACKLOGS: Final = {
     "backlog": DecisionReader(type="backlog", parse=backlog_decision),
     ACTION: DecisionReader(type=ACTION, parse=_action),
 }
-
-
-async def _wait_for(event: asyncio.Event, topic: str) -> None:
-    try:
-        await asyncio.wait_for(event.wait(), START_S)
-    except TimeoutError as error:
-        raise WeirError(f"{topic} could not be read to its end within {START_S:.0f} s") from error
