@@ -1,9 +1,9 @@
 """One import: log files in, a file of events out, and a word on what became of each line."""
 
 import shlex
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Final
 
@@ -19,33 +19,6 @@ from weir.paths import check_readable, named
 
 _KEPT: Final = 4_096
 """Bytes of a line that its dead letter holds."""
-
-
-@dataclass(slots=True)
-class Totals:
-    """What became of the lines.
-
-    Attributes:
-        lines: those of such a log.
-        others: those of something else.
-        dead: those that could not be used.
-        first: why the first of them could not.
-        requests: events of them.
-        reports: events of bytes.
-    """
-
-    lines: int = 0
-    others: int = 0
-    dead: int = 0
-    first: str = ""
-    requests: int = 0
-    reports: int = 0
-
-    def written(self, event: Event) -> bytes:
-        """An event as its line; counts it."""
-        self.requests += event["type"] == "request"
-        self.reports += event["type"] == "group_usage"
-        return orjson.dumps(event)
 
 
 def run_import(
@@ -65,7 +38,8 @@ def run_import(
     """
     for file in files:
         check_readable(file)
-    totals = Totals()
+    # Lines of such a log, `others`, those that are `dead`, and events by their types.
+    totals = Counter[str]()
     lines = _named_lines(LogFiles(files, say, source.time_of), files)
     with _letters(dead_letters) as letters:
         write_lines(out, _events(source, lines, totals, letters, files))
@@ -89,31 +63,38 @@ def _named_lines(log: LogFiles, files: Sequence[str]) -> Iterator[LogLine]:
 
 
 def _events(
-    source: Source, lines: Iterator[LogLine], totals: Totals, letters: IO[bytes] | None, files: Sequence[str]
-) -> Iterator[bytes]:
+    source: Source, lines: Iterator[LogLine], totals: Counter[str], letters: IO[bytes] | None,
+    files: Sequence[str],
+) -> Iterator[bytes]:  # fmt: skip
+    first = ""
     for line in lines:
         if not line.trouble and not source.is_one(line.value):
-            totals.others += bool(line.value)
+            totals["others"] += bool(line.value)
             continue
-        totals.lines += 1
+        totals["lines"] += 1
         try:
             if line.trouble:
                 raise BadEvent(line.trouble)
             for event in source.events(line):
-                yield totals.written(event)
+                yield _written(event, totals)
         except (BadEvent, KeyError, TypeError, ValueError, OverflowError, AttributeError) as error:
-            totals.dead += 1
+            totals["dead"] += 1
             reason = _reason(error)
-            totals.first = totals.first or f"; {line.name}: {reason}"
+            first = first or f"; {line.name}: {reason}"
             if letters is not None:
                 letters.write(_letter(line, reason) + b"\n")
     for event in source.rest():
-        yield totals.written(event)
-    if totals.lines == totals.dead:
+        yield _written(event, totals)
+    if totals["lines"] == totals["dead"]:
         raise WeirError(
-            f"no line of {', '.join(files)} is one of {source.what}{totals.first};"
+            f"no line of {', '.join(files)} is one of {source.what}{first};"
             f" such were expected: {source.expected}"
         )
+
+
+def _written(event: Event, totals: Counter[str]) -> bytes:
+    totals[event["type"]] += 1
+    return orjson.dumps(event)
 
 
 def _reason(error: Exception) -> str:
@@ -129,15 +110,16 @@ def _letter(line: LogLine, reason: str) -> bytes:
 
 
 def _report(
-    source: Source, totals: Totals, out: str, dead_letters: str | None, say: Callable[[str], None]
+    source: Source, totals: Counter[str], out: str, dead_letters: str | None, say: Callable[[str], None]
 ) -> None:
     counted = ", ".join(f"{count:,} {what}" for what, count in source.counted.items() if count)
-    say(f"{totals.lines:,} lines of {source.what}: {counted}, {totals.dead:,} unusable")
-    if totals.others:
-        say(f"{totals.others:,} other lines passed over")
+    say(f"{totals['lines']:,} lines of {source.what}: {counted}, {totals['dead']:,} unusable")
+    if totals["others"]:
+        say(f"{totals['others']:,} other lines passed over")
     for note in source.notes():
         say(note)
-    if totals.dead:
-        say(unusable(totals.dead, dead_letters))
-    say(f"wrote {totals.requests:,} requests and {totals.reports:,} reports of bytes to {out}; decide them:")
+    if totals["dead"]:
+        say(unusable(totals["dead"], dead_letters))
+    requests, reports = totals["request"], totals["group_usage"]
+    say(f"wrote {requests:,} requests and {reports:,} reports of bytes to {out}; decide them:")
     say(f"weir replay --policies FILE --events {shlex.quote(out)} --out decisions.jsonl")
