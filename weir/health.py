@@ -38,8 +38,9 @@ def check_health(ready_file: Path, limit_s: float) -> str:
         for part in (said, *said.get("workers", ())):
             _check_processes(part)
         for part in said.get("workers") or (said,):
-            if part.get("metrics"):
-                _check_metrics(part["metrics"], deadline)
+            if url := part.get("metrics"):
+                if (status := _status(url, deadline)) != http.client.OK:
+                    raise WeirError(f"{url} answers with status {status}; expected 200")
             elif "kafka" in part:
                 _check_broker(part["kafka"], deadline)
             elif "pulsar_admin" in part:
@@ -48,7 +49,8 @@ def check_health(ready_file: Path, limit_s: float) -> str:
     except (TypeError, ValueError, AttributeError, OverflowError) as wrong:
         expected = "expected what --ready-file writes"
         raise WeirError(f"{ready_file} is no ready file: {wrong}; {expected}") from wrong
-    return "serves without the job, which has decided nothing since the start" if _away(said) else ""
+    away = any(part.get("job") == AWAY for part in (said, *said.get("workers", ())))
+    return "serves without the job, which has decided nothing since the start" if away else ""
 
 
 def here(host: str) -> str:
@@ -59,10 +61,6 @@ def here(host: str) -> str:
 def unverified() -> ssl.SSLContext:
     """TLS for who only looks: a part of this machine has a certificate for another name."""
     return ssl._create_unverified_context()
-
-
-def _away(said: Mapping[str, Any]) -> bool:
-    return any(part.get("job") == AWAY for part in (said, *said.get("workers", ())))
 
 
 def _read(path: Path) -> dict[str, Any]:
@@ -83,11 +81,6 @@ def _check_processes(part: Mapping[str, Any]) -> None:
         pid = part.get(name)
         if pid is not None and not running(int(pid)):
             raise WeirError(f"process {pid} ({name}) has ended")
-
-
-def _check_metrics(url: str, deadline: float) -> None:
-    if (status := _status(url, deadline)) != http.client.OK:
-        raise WeirError(f"{url} answers with status {status}; expected 200")
 
 
 def _status(url: str, deadline: float) -> int:

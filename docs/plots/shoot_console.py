@@ -28,7 +28,7 @@ from stack_kit import Up, create
 
 from streaming.contract.topics import Cluster, Topics
 from weir.top.screen import shown
-from weir.top.topics import RecentPast
+from weir.top.screen import RecentPast
 
 HERE: Final = Path(__file__).parent
 SIZE: Final = (1180, 620)

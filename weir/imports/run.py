@@ -1,11 +1,12 @@
-"""One import: log files in, a file of events out, and a word on what became of each line."""
+"""One import: logs of a kind in, a file of events out, and a word on what became of each line."""
 
 import shlex
+from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO, Final
+from typing import IO, Any, ClassVar, Final
 
 import orjson
 
@@ -13,12 +14,56 @@ from streaming.contract.decisions import dead_letter
 from streaming.contract.errors import BadEvent, WeirError
 from streaming.log.writing import whole, write_lines
 from weir.imports.reading import LogFiles, LogLine
-from weir.imports.source import Event, Source
 from weir.log import unusable
 from weir.paths import check_readable, named
 
 _KEPT: Final = 4_096
 """Bytes of a line that its dead letter holds."""
+Event = dict[str, Any]
+
+
+class Source(ABC):
+    """A log of requests, read line by line.
+
+    Attributes:
+        counted: how many lines became what; for people.
+        lacking: how often the log did not say what had to be known.
+    """
+
+    what: ClassVar[str]
+    """What its lines are, as people call them."""
+    expected: ClassVar[str]
+    """How one looks."""
+
+    def __init__(self) -> None:
+        self.counted: Counter[str] = Counter()
+        self.lacking: Counter[str] = Counter()
+
+    @abstractmethod
+    def is_one(self, value: bytes) -> bool:
+        """Whether a line is one of such a log: others may stand between them."""
+
+    @abstractmethod
+    def time_of(self, value: bytes, file: str) -> int | None:
+        """The time of a line of a file, ms since the epoch; None: it has none."""
+
+    @abstractmethod
+    def events(self, line: LogLine) -> Iterator[Event]:
+        """What a line becomes.
+
+        Raises:
+            BadEvent: it cannot be used, and why.
+            KeyError, TypeError, ValueError, OverflowError, AttributeError: it has not the form that it
+                should have.
+        """
+
+    def rest(self) -> Iterable[Event]:
+        """What is left when all lines were read."""
+        return ()
+
+    def notes(self) -> Iterable[str]:
+        """What people have to know of what the log did not say."""
+        return ()
 
 
 def run_import(
