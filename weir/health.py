@@ -3,7 +3,6 @@
 import http.client
 import ssl
 import time
-from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any, Final
@@ -36,7 +35,10 @@ def check_health(ready_file: Path, limit_s: float) -> str:
     try:
         # Of several processes that share a port each is a part of its own.
         for part in (said, *said.get("workers", ())):
-            _check_processes(part)
+            for name in _PROCESSES:
+                pid = part.get(name)
+                if pid is not None and not running(int(pid)):
+                    raise WeirError(f"process {pid} ({name}) has ended")
         for part in said.get("workers") or (said,):
             if url := part.get("metrics"):
                 if (status := _status(url, deadline)) != http.client.OK:
@@ -74,13 +76,6 @@ def _read(path: Path) -> dict[str, Any]:
     if not isinstance(said, dict):
         raise WeirError(f"{path} is no ready file; expected what --ready-file writes")
     return said
-
-
-def _check_processes(part: Mapping[str, Any]) -> None:
-    for name in _PROCESSES:
-        pid = part.get(name)
-        if pid is not None and not running(int(pid)):
-            raise WeirError(f"process {pid} ({name}) has ended")
 
 
 def _status(url: str, deadline: float) -> int:

@@ -1,7 +1,6 @@
 """`weir backlog`: topics by how near they are to their backlog quotas (docs/contract.md 4)."""
 
 import argparse
-from contextlib import closing
 
 from streaming.contract.errors import BadEvent
 from streaming.contract.names import full_topic
@@ -54,7 +53,7 @@ def run(args: argparse.Namespace) -> int:
             topic = full_topic(args.topic)
         except BadEvent as error:
             args.usage_error(f"--topic: {args.topic!r} {error.reason}")
-    with closing(View(cluster_of(args), topic, args.limit, as_json=args.json)) as view:
+    with View(cluster_of(args), topic, args.limit, as_json=args.json) as view:
         if args.watch is None:
             show(view)
             return 0

@@ -45,14 +45,11 @@ def run(args: argparse.Namespace) -> int:
     from weir.foreground import StopSignal
     from weir.top.screen import RecentPast, show, watch
 
-    past = RecentPast(cluster_of(args))
     asked = {"by": args.by, "name": args.name, "limit": args.limit}
-    try:
+    with RecentPast(cluster_of(args)) as past:
         if args.watch is None:
             show(past, asked, as_json=args.json)
             return 0
         stop = StopSignal().install()
         watch(past, asked, args.watch, stop, as_json=args.json)
-    finally:
-        past.close()
     return 0

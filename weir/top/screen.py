@@ -36,21 +36,17 @@ _WIDE: Final = 110
 _UNITS: Final = ((1e9, "G"), (1e6, "M"), (1e3, "k"))
 
 
-class RecentPast:
-    """Reads it, and later on what has come since; `view` is what is known."""
+class RecentPast(ExitStack):
+    """Reads what Weir's topics say of it, and later on what has come since; `view` is what is known."""
 
     def __init__(self, cluster: Cluster) -> None:
+        super().__init__()
         self._in_force = PolicySet()
         self.view = EntityView(lambda: self._in_force)
         self.bootstrap = cluster.bootstrap
         self._topics = cluster.topics
-        self._open = ExitStack()
-        self._policies = self._open.enter_context(PolicyReader(cluster, told_max=0))
-        self._reader = self._open.enter_context(closing(Reader(cluster.bootstrap, cluster.client)))
-
-    def close(self) -> None:
-        """Close the connections."""
-        self._open.close()
+        self._policies = self.enter_context(PolicyReader(cluster, told_max=0))
+        self._reader = self.enter_context(closing(Reader(cluster.bootstrap, cluster.client)))
 
     def read(self) -> int:
         """Read to where the topics end now; the time then, ms since the epoch.
