@@ -65,14 +65,8 @@ def explain_user(policies: PolicySet, user: str, client_id: str, file: str) -> l
         else:
             found = "matched"
         lines.append(f"  {candidate.level}  {candidate.path:<{_PATH_WIDTH}}  {found}")
-    return [
-        *lines,
-        "",
-        *_what_it_means(quota),
-        "",
-        "What to do next:",
-        *_next_steps(quota, user, client_id, file),
-    ]
+    lines += ["", *_what_it_means(quota), "", "What to do next:"]
+    return [*lines, *_next_steps(quota, user, client_id, file)]
 
 
 def explain_topic(policies: PolicySet, topic: str, subscription: str | None, file: str) -> list[str]:

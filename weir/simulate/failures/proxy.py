@@ -17,6 +17,8 @@ from enforcer.core.reports import Acknowledged
 from enforcer.core.settings import ProxySettings
 from enforcer.laws.enforcement import NoUpstreams
 from enforcer.laws.shares.meter import Meter
+from streaming.columns.json_rows import objects
+from streaming.columns.packed import unpack
 from streaming.contract.events import PolicyChange
 from streaming.kafka_io.brokers_clock import BrokersClock
 from streaming.laws.registry import LAWS
@@ -154,9 +156,9 @@ class Proxy:
 
     def _send_pack(self, value: bytes) -> bool:
         world = self.world
-        law = self.world.traffic.job[0]
-        there = self.through(world.now) + self.place.up_ms
-        world.at(there, lambda: world.stand_packed(law, value))
+        for row in objects(*unpack(value)).to_pylist():
+            stand = partial(world.stand_usage, world.traffic.job[0], row)
+            world.at(self.through(world.now) + self.place.up_ms, stand)
         return True
 
     def _look(self) -> None:

@@ -15,9 +15,7 @@ from confluent_kafka import TIMESTAMP_LOG_APPEND_TIME, Message
 
 from enforcer.core.feeds.decisions import Read, decisions_in
 from enforcer.core.law import EnforcerLaw
-from streaming.columns.json_rows import objects
 from streaming.columns.outputs import DEAD_LETTER, Outputs
-from streaming.columns.packed import unpack
 from streaming.columns.records import Records
 from streaming.contract.events import PolicyChange
 from streaming.contract.topics import Topics
@@ -205,11 +203,6 @@ class World(Agenda):
     def stand_usage(self, law: str, value: bytes) -> None:
         """An event for a law stands on `weir.usage` now."""
         self.stand(TOPICS.usage, law, value)
-
-    def stand_packed(self, law: str, value: bytes) -> None:
-        """The events of a packed record do."""
-        for row in objects(*unpack(value)).to_pylist():
-            self.stand_usage(law, row)
 
     def tell_alive(self, tell: "Callable[[Proxy], None]") -> None:
         """All proxies read what stands on `weir.usage` now."""
