@@ -56,7 +56,6 @@ def run(args: argparse.Namespace) -> int:
     with View(cluster_of(args), topic, args.limit, as_json=args.json) as view:
         if args.watch is None:
             show(view)
-            return 0
-        stop = StopSignal().install()
-        watch(view, args.watch, stop)
+        else:
+            watch(view, args.watch, StopSignal().install())
     return 0

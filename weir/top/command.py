@@ -49,7 +49,6 @@ def run(args: argparse.Namespace) -> int:
     with RecentPast(cluster_of(args)) as past:
         if args.watch is None:
             show(past, asked, as_json=args.json)
-            return 0
-        stop = StopSignal().install()
-        watch(past, asked, args.watch, stop, as_json=args.json)
+        else:
+            watch(past, asked, args.watch, StopSignal().install(), as_json=args.json)
     return 0
