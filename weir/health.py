@@ -44,7 +44,10 @@ def check_health(ready_file: Path, limit_s: float) -> str:
                 if (status := _status(url, deadline)) != http.client.OK:
                     raise WeirError(f"{url} answers with status {status}; expected 200")
             elif "kafka" in part:
-                _check_broker(part["kafka"], deadline)
+                for address in part["kafka"].split(","):
+                    host, port = host_port(address)
+                    if not brokers_seen(port, _left(deadline), host):
+                        raise WeirError(f"the broker at {address} does not answer")
             elif "pulsar_admin" in part:
                 # Whatever it says: it may want a login.
                 _status(part["pulsar_admin"], deadline)
@@ -92,13 +95,6 @@ def _status(url: str, deadline: float) -> int:
         raise WeirError(f"{url} does not answer: {error or type(error).__name__}") from error
     finally:
         connection.close()
-
-
-def _check_broker(addresses: str, deadline: float) -> None:
-    for address in addresses.split(","):
-        host, port = host_port(address)
-        if not brokers_seen(port, _left(deadline), host):
-            raise WeirError(f"the broker at {address} does not answer")
 
 
 def _left(deadline: float) -> float:
