@@ -230,7 +230,9 @@ class _Usage:
 
 
 def table(
-    changes: Sequence[Change], found: Mapping[Slot, Rates | RestError | None], pushed: Mapping[Slot, Rates]
+    changes: Sequence[Change],
+    found: Mapping[Slot, Rates | RestError | None],
+    pushed: Mapping[Slot, Rates],
 ) -> list[str]:
     """What would be pushed, one line each: the limiter, what it holds, what it would hold, and a word on it.
 

@@ -20,7 +20,9 @@ def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]"
         "quota, show what the job decides and what each client sees, and run on until Ctrl-C.",
     )
     add_stack_options(parser)
-    parser.add_argument("--policies", metavar="FILE", default=str(POLICIES), help="default: %(default)s")
+    parser.add_argument(
+        "--policies", metavar="FILE", default=str(POLICIES), help="default: %(default)s"
+    )
     parser.add_argument("--once", action="store_true", help="end by itself after the workload")
     parser.set_defaults(run=run)
 

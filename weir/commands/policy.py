@@ -144,7 +144,9 @@ def apply(args: argparse.Namespace) -> int:
     def decide(log: "PolicyLog") -> list[Update]:
         return differences(log, wanted, FILE_ORIGINS, override=True)
 
-    written = change_policies(cluster, decide, origin="apply", actor=actor_here("file"), reason=args.reason)
+    written = change_policies(
+        cluster, decide, origin="apply", actor=actor_here("file"), reason=args.reason
+    )
     before, updates = written.before, written.updates
     owners = written.log.origins
     kept = [path for path in before if path not in wanted and owners.get(path, "file") not in FILE_ORIGINS]

@@ -18,7 +18,6 @@ def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]"
         description="Print decisions as they are made, until Ctrl-C. Times are UTC.",
     )
     add_cluster_options(parser)
-
     def start(text: str) -> int | None:
         return None if text == "end" else time_argument(text)
 

@@ -53,7 +53,9 @@ class TopicsKnown:
             if not topic["errorCode"] and topic["name"] and topic["name"] not in self._changed:
                 self._note(topic, len(topic["partitions"]))
 
-    def changes(self, api: MutationApi, request: Fields, response: Fields, now_ms: int) -> Iterator[Change]:
+    def changes(
+        self, api: MutationApi, request: Fields, response: Fields, now_ms: int
+    ) -> Iterator[Change]:
         """What came of a request, topic by topic in its order; those that the broker refused are left out."""
         self._now_ms = now_ms
         lasting = not request.get("validateOnly", False)

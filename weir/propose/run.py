@@ -52,7 +52,9 @@ def asked_in(records: Records, context: StepContext, outputs: Outputs) -> Asked:
     }
 
 
-def run(files: Sequence[str], headroom: float, policies: str | None, kafka: str | None = None) -> Proposed:
+def run(
+    files: Sequence[str], headroom: float, policies: str | None, kafka: str | None = None
+) -> Proposed:
     """Look at a log, propose limits, and try them on it.
 
     Args:

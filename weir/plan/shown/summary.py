@@ -43,8 +43,7 @@ def _plan(plan: Plan) -> dict[str, Any]:
         "first_difference": None if first is None else first._asdict(),
         "entities": [_entity(row) for row in plan.rows],
         "clients_that_wait": {
-            **_run(plan.waiting, list(plan.waiting_rows.values())),
-            "beyond": plan.beyond,
+            **_run(plan.waiting, list(plan.waiting_rows.values())), "beyond": plan.beyond,
             "entities": [_entity(row) for row in plan.waiting_rows.values()],
         },
     }

@@ -53,7 +53,9 @@ class _Tried:
     law: str
     left_out: int = 0
 
-    def world(self, failures: Failures, scenario: str, at: int, window: tuple[int, int, int]) -> Traffic:
+    def world(
+        self, failures: Failures, scenario: str, at: int, window: tuple[int, int, int]
+    ) -> Traffic:
         """Simulate one scenario, in a window: its begin, the failure's end, and its own."""
         begin, ends, end = window
         events, left_out = self.demand.between(self.law, begin, end)
@@ -210,7 +212,7 @@ def _with(value: float, percent: float | None) -> str:
 
 
 def _short(name: str, most: int = 28) -> str:
-    return name if len(name) <= most else f"..{name[2 - most :]}"
+    return name if len(name) <= most else f"..{name[2 - most:]}"
 
 
 def _percent(part: float, whole: float) -> float | None:
