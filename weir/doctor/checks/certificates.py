@@ -3,11 +3,9 @@
 import re
 import ssl
 import time
-from _ssl import _test_decode_cert  # type: ignore[attr-defined]  # all of Python's that reads one
 from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
-from tempfile import NamedTemporaryFile
 from typing import Final, NamedTuple
 
 from enforcer.core.security.tls import TlsSettings, UpstreamTlsSettings
@@ -20,6 +18,7 @@ LAST_DAYS: Final = 7
 _DAY_S: Final = 86_400
 _PEM: Final = re.compile(r"-----BEGIN CERTIFICATE-----.*?-----END CERTIFICATE-----", re.DOTALL)
 _FILE_MAX: Final = 16 * 1024 * 1024
+_SEQUENCE, _VERSION, _UTC_TIME = 0x30, 0xA0, 0x17
 _PROBE: Final = "probe"
 _RENEW: Final = "put a new certificate there: parts read files again when they change"
 
@@ -32,15 +31,46 @@ class Validity(NamedTuple):
 
 
 def validity(der: bytes) -> Validity:
-    """Of a certificate; raises ValueError if it is none."""
-    with NamedTemporaryFile("w") as file:
-        file.write(ssl.DER_cert_to_PEM_cert(der))
-        file.flush()
-        try:
-            told = _test_decode_cert(file.name)
-        except ssl.SSLError:
-            raise ValueError("no certificate") from None
-    return Validity(*(ssl.cert_time_to_seconds(told[name]) for name in ("notBefore", "notAfter")))
+    """Of a certificate (RFC 5280 4.1); raises ValueError if it is none."""
+    try:
+        certificate = _inside(der, 0, _SEQUENCE)
+        offset = _inside(der, certificate, _SEQUENCE)
+        if der[offset] == _VERSION:
+            offset = _element(der, offset)[2]
+        # Serial number, algorithm of the signature and issuer stand before it.
+        for _ in range(3):
+            offset = _element(der, offset)[2]
+        begins = _inside(der, offset, _SEQUENCE)
+        return Validity(_time(der, begins), _time(der, _element(der, begins)[2]))
+    except IndexError:
+        raise ValueError("no certificate") from None
+
+
+def _element(der: bytes, offset: int) -> tuple[int, int, int]:
+    """Tag, first byte of the content, and the end of an element."""
+    tag, length, begin = der[offset], der[offset + 1], offset + 2
+    if length & 0x80:
+        size = length & 0x7F
+        length, begin = int.from_bytes(der[begin : begin + size], "big"), begin + size
+    if begin + length > len(der):
+        raise ValueError("no certificate")
+    return tag, begin, begin + length
+
+
+def _inside(der: bytes, offset: int, wanted: int) -> int:
+    tag, begin, _ = _element(der, offset)
+    if tag != wanted:
+        raise ValueError("no certificate")
+    return begin
+
+
+def _time(der: bytes, offset: int) -> float:
+    tag, begin, end = _element(der, offset)
+    text = der[begin:end].decode("ascii")
+    if tag == _UTC_TIME:
+        # Years of two digits are those from 1950 on (RFC 5280 4.1.2.5.1).
+        text = ("19" if text >= "5" else "20") + text
+    return datetime.strptime(text, "%Y%m%d%H%M%SZ").replace(tzinfo=UTC).timestamp()
 
 
 def judged(what: str, found: Validity, now_s: float) -> Finding:
