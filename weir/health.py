@@ -3,7 +3,6 @@
 import http.client
 import ssl
 import time
-from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any, Final
@@ -36,19 +35,27 @@ def check_health(ready_file: Path, limit_s: float) -> str:
     try:
         # Of several processes that share a port each is a part of its own.
         for part in (said, *said.get("workers", ())):
-            _check_processes(part)
+            for name in _PROCESSES:
+                pid = part.get(name)
+                if pid is not None and not running(int(pid)):
+                    raise WeirError(f"process {pid} ({name}) has ended")
         for part in said.get("workers") or (said,):
-            if part.get("metrics"):
-                _check_metrics(part["metrics"], deadline)
+            if url := part.get("metrics"):
+                if (status := _status(url, deadline)) != http.client.OK:
+                    raise WeirError(f"{url} answers with status {status}; expected 200")
             elif "kafka" in part:
-                _check_broker(part["kafka"], deadline)
+                for address in part["kafka"].split(","):
+                    host, port = host_port(address)
+                    if not brokers_seen(port, _left(deadline), host):
+                        raise WeirError(f"the broker at {address} does not answer")
             elif "pulsar_admin" in part:
                 # Whatever it says: it may want a login.
                 _status(part["pulsar_admin"], deadline)
     except (TypeError, ValueError, AttributeError, OverflowError) as wrong:
         expected = "expected what --ready-file writes"
         raise WeirError(f"{ready_file} is no ready file: {wrong}; {expected}") from wrong
-    return "serves without the job, which has decided nothing since the start" if _away(said) else ""
+    away = any(part.get("job") == AWAY for part in (said, *said.get("workers", ())))
+    return "serves without the job, which has decided nothing since the start" if away else ""
 
 
 def here(host: str) -> str:
@@ -59,10 +66,6 @@ def here(host: str) -> str:
 def unverified() -> ssl.SSLContext:
     """TLS for who only looks: a part of this machine has a certificate for another name."""
     return ssl._create_unverified_context()
-
-
-def _away(said: Mapping[str, Any]) -> bool:
-    return any(part.get("job") == AWAY for part in (said, *said.get("workers", ())))
 
 
 def _read(path: Path) -> dict[str, Any]:
@@ -76,18 +79,6 @@ def _read(path: Path) -> dict[str, Any]:
     if not isinstance(said, dict):
         raise WeirError(f"{path} is no ready file; expected what --ready-file writes")
     return said
-
-
-def _check_processes(part: Mapping[str, Any]) -> None:
-    for name in _PROCESSES:
-        pid = part.get(name)
-        if pid is not None and not running(int(pid)):
-            raise WeirError(f"process {pid} ({name}) has ended")
-
-
-def _check_metrics(url: str, deadline: float) -> None:
-    if (status := _status(url, deadline)) != http.client.OK:
-        raise WeirError(f"{url} answers with status {status}; expected 200")
 
 
 def _status(url: str, deadline: float) -> int:
@@ -104,13 +95,6 @@ def _status(url: str, deadline: float) -> int:
         raise WeirError(f"{url} does not answer: {error or type(error).__name__}") from error
     finally:
         connection.close()
-
-
-def _check_broker(addresses: str, deadline: float) -> None:
-    for address in addresses.split(","):
-        host, port = host_port(address)
-        if not brokers_seen(port, _left(deadline), host):
-            raise WeirError(f"the broker at {address} does not answer")
 
 
 def _left(deadline: float) -> float:

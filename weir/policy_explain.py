@@ -65,14 +65,8 @@ def explain_user(policies: PolicySet, user: str, client_id: str, file: str) -> l
         else:
             found = "matched"
         lines.append(f"  {candidate.level}  {candidate.path:<{_PATH_WIDTH}}  {found}")
-    return [
-        *lines,
-        "",
-        *_what_it_means(quota),
-        "",
-        "What to do next:",
-        *_next_steps(quota, user, client_id, file),
-    ]
+    lines += ["", *_what_it_means(quota), "", "What to do next:"]
+    return [*lines, *_next_steps(quota, user, client_id, file)]
 
 
 def explain_topic(policies: PolicySet, topic: str, subscription: str | None, file: str) -> list[str]:
@@ -108,14 +102,12 @@ def explain_topic(policies: PolicySet, topic: str, subscription: str | None, fil
         lines += ["", f"Backlog quota {backlog_kind}; the first with a limit applies:"]
         lines += _searched(levels, _backlog)
     broker = policies.entries.get("broker", {})
-    lines += ["", f"The broker as a whole: {_dispatch(broker)}, beside the limits above."]
     return [
-        *lines,
-        "",
-        "What to do next:",
+        *lines, "", f"The broker as a whole: {_dispatch(broker)}, beside the limits above.",
+        "", "What to do next:",
         f"  set the key at the level that shall decide, in {file}, and check it: weir policy check {file}",
         f"  make it live: weir policy apply {file} --kafka HOST:PORT",
-    ]
+    ]  # fmt: skip
 
 
 def _for_now(policies: PolicySet, paths: Iterable[str]) -> Iterator[str]:

@@ -27,8 +27,7 @@ from rich.console import Console
 from stack_kit import Up, create
 
 from streaming.contract.topics import Cluster, Topics
-from weir.top.screen import shown
-from weir.top.topics import RecentPast
+from weir.top.screen import RecentPast, shown
 
 HERE: Final = Path(__file__).parent
 SIZE: Final = (1180, 620)

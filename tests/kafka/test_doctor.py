@@ -37,7 +37,6 @@ from streaming.job.process.other_job import said_of
 from streaming.job.process.ticker import Ticker
 from weir import cli
 from weir.doctor import command
-from weir.doctor.checks import logins
 from weir.stack.kafka import LocalKafka, Sasl
 from weir.stack.topics import ensure_topics
 
@@ -312,7 +311,7 @@ def test_who_may_see_nothing_is_told_so(own: Topics, doctor: Doctor) -> None:
 @pytest.mark.soak
 def test_the_parts_own_logins(own: Topics, doctor: Doctor, monkeypatch: pytest.MonkeyPatch) -> None:
     """One that is refused is named, with what the brokers say."""
-    monkeypatch.setattr(logins, "LIMIT_S", 2.0)
+    monkeypatch.setattr("weir.doctor.checks.topics.LIMIT_S", 2.0)
     clients = {"proxy": login(STRANGER), "collect_kafka": {"sasl.password": "wrong"}}
     status, found = doctor(own, clients=clients)
     assert status == 1

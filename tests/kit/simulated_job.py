@@ -10,6 +10,7 @@ from random import Random
 from typing import Any, Protocol
 
 import orjson
+from confluent_kafka import Message
 from law_kit import T0
 from simulated_case import END_MS, Fault
 
@@ -18,7 +19,7 @@ from enforcer.laws.mutation.law import READER
 from streaming.columns.outputs import DEAD_LETTER
 from streaming.laws.law import StepContext
 from weir.simulate.agenda import Agenda
-from weir.simulate.failures.world import TOPICS, Record, stepped
+from weir.simulate.failures.world import TOPICS, stepped
 
 TICK_MS = 1_000
 READERS = {READER.type: READER}
@@ -146,7 +147,7 @@ class Job:
     def _stand(self, said: list[bytes]) -> None:
         now, by_reader = self.agenda.now, dict[str, list[tuple[bytes, Read]]]()
         for value in said:
-            for read in decisions_in(Record(value, now), READERS):
+            for read in decisions_in(Message(value=value, timestamp=(2, now)), READERS):
                 head = read[1].proxy.partition(".")[0]
                 by_reader.setdefault(head, []).append((value, read))
         for head, own in by_reader.items():

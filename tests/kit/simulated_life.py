@@ -10,31 +10,19 @@ from functools import partial
 from math import inf
 from typing import Any
 
+from confluent_kafka import Message
+
 from enforcer.core.feeds.decisions import Read
 from enforcer.core.feeds.peers import charges_in
 from enforcer.core.metrics import Metrics
 from enforcer.laws.mutation.law import MutationQuotas
 from weir.simulate.failures.proxy import Proxy
-from weir.simulate.failures.world import TOPICS, Record
+from weir.simulate.failures.world import TOPICS
 
 METRICS = Metrics(1)
 """Of all proxies: nobody decides by them, and to make them takes long."""
 SIGNS_MS = 20_000
 """A proxy that starts hears who said so long before that it lives (feeds.membership)."""
-
-
-class Event(Record):
-    """A record of `weir.requests`; each names itself."""
-
-    def topic(self) -> str:
-        """Where it stands."""
-        return TOPICS.requests
-
-    def partition(self) -> int:
-        """Where it stands."""
-        return 0
-
-    offset = partition
 
 
 @dataclass(slots=True)
@@ -161,7 +149,8 @@ class Life(Proxy):
             self.read(said)
         reading = self.law.coordinator.reading
         for ts, value in world.asked:
-            for charge in charges_in(Event(value, ts)):
+            record = Message(topic=TOPICS.requests, partition=0, offset=0, value=value, timestamp=(2, ts))
+            for charge in charges_in(record):
                 reading.event(charge)
         world.opened(self)
         self.open = True

@@ -28,7 +28,7 @@ class TopicUnreported(WeirError):
     """No such topic was reported."""
 
 
-class View:
+class View(ExitStack):
     """Decisions and policies of a cluster, read on from where they were read to.
 
     Args:
@@ -41,16 +41,12 @@ class View:
     def __init__(
         self, cluster: Cluster, topic: str | None = None, limit: int | None = None, *, as_json: bool = False
     ) -> None:
+        super().__init__()
         self._topic, self._limit, self.as_json = topic, limit, as_json
         self._bootstrap = cluster.bootstrap
-        self._open = ExitStack()
-        self._policies = self._open.enter_context(PolicyReader(cluster, told_max=0))
-        reader = self._open.enter_context(closing(Reader(cluster.bootstrap, cluster.client)))
+        self._policies = self.enter_context(PolicyReader(cluster, told_max=0))
+        reader = self.enter_context(closing(Reader(cluster.bootstrap, cluster.client)))
         self._standing = BacklogReader(reader, cluster.topics.decisions)
-
-    def close(self) -> None:
-        """Close the connections."""
-        self._open.close()
 
     def lines(self) -> list[str]:
         """What there is to see now.

@@ -23,8 +23,7 @@ from streaming.kafka_io.policy_topic import read_policies
 from streaming.laws.registry import LAWS
 from streaming.policy.policy_set import Section, parse_path
 from weir.log import aligned
-from weir.logs.dump_lines import IDS_MAX, DumpSummary, is_near
-from weir.logs.sent_once import sent_once
+from weir.logs.dump_lines import IDS_MAX, DumpSummary, is_near, sent_once
 from weir.logs.topic_reader import Record, TopicReader, records_of
 
 _HOUR_MS: Final = 3_600_000

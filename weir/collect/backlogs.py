@@ -5,6 +5,7 @@ import logging
 import secrets
 from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack
+from dataclasses import dataclass, field
 from typing import Final
 
 from prometheus_client import CollectorRegistry
@@ -35,10 +36,11 @@ Watch = Callable[[AsyncExitStack], Awaitable[tuple[str, BacklogCluster]]]
 WeirError while it does not answer."""
 
 
+@dataclass(slots=True)
 class BacklogPart:
     """Looks after one cluster's backlogs.
 
-    Args:
+    Attributes:
         cluster: where Weir's topics are.
         kind: `kafka` or `pulsar`, which the cluster is that is looked after.
         watch: finds the cluster that is looked after.
@@ -46,20 +48,14 @@ class BacklogPart:
         stand_by: after another collector has taken over, wait for its end; else that ends this part.
     """
 
-    def __init__(
-        self,
-        cluster: Cluster,
-        kind: str,
-        settings: BacklogSettings,
-        registry: CollectorRegistry,
-        watch: Watch,
-        checked: Callable[[], None] = lambda: None,
-        *,
-        stand_by: bool,
-    ) -> None:
-        self._cluster, self._kind, self._settings, self._watch = cluster, kind, settings, watch
-        self._registry, self._checked, self._stand_by = registry, checked, stand_by
-        self._metrics: BacklogMetrics | None = None
+    cluster: Cluster
+    kind: str
+    settings: BacklogSettings
+    registry: CollectorRegistry
+    watch: Watch
+    checked: Callable[[], None] = lambda: None
+    stand_by: bool = field(kw_only=True)
+    _metrics: BacklogMetrics | None = None
 
     async def run(self) -> None:
         """Look after them until cancelled; what does not answer at the start is asked again.
@@ -71,11 +67,11 @@ class BacklogPart:
             try:
                 async with AsyncExitStack() as stack:
                     collector = await self._start(stack, once=False)
-                    await collector.run(self._checked)
+                    await collector.run(self.checked)
             except TakenOver as taken:
-                if not self._stand_by:
+                if not self.stand_by:
                     raise
-                await stand_by(self._cluster, taken, collector.interval_s())
+                await stand_by(self.cluster, taken, collector.interval_s())
             # The second: this machine has no thread left, and may have one later.
             except (WeirError, RuntimeError) as error:
                 logger.warning("backlogs: not looked after yet: %s; tried again in %.0f s",
@@ -93,15 +89,15 @@ class BacklogPart:
             outcome = await collector.check()
         if outcome is not Outcome.DONE:
             raise WeirError(f"backlogs: the check failed ({outcome})")
-        self._checked()
+        self.checked()
 
     async def _start(self, stack: AsyncExitStack, *, once: bool) -> BacklogCollector:
-        cluster, settings = self._cluster, self._settings
-        name, backlogs = await self._watch(stack)
-        lease = f"{cluster.topics.usage}-backlog-{self._kind}-{name}{'-once' if once else ''}"
+        cluster, settings = self.cluster, self.settings
+        name, backlogs = await self.watch(stack)
+        lease = f"{cluster.topics.usage}-backlog-{self.kind}-{name}{'-once' if once else ''}"
         if self._metrics is None:
             self._metrics = BacklogMetrics(
-                self._registry,
+                self.registry,
                 name,
                 topic_metrics=settings.topic_metrics,
                 topics_max=settings.metrics_topics_max,
@@ -124,7 +120,7 @@ class BacklogPart:
         stack.callback(log.close)
         collector = BacklogCollector(
             backlogs,
-            f"collect-{self._kind}-{name}-{secrets.token_hex(4)}",
+            f"collect-{self.kind}-{name}-{secrets.token_hex(4)}",
             policies.policies,
             lambda reports: asyncio.to_thread(write_reports, writer, reports),
             log.write,

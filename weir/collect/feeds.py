@@ -40,8 +40,8 @@ _BACKLOG: Final = (b'{"type":"backlog"', b'{"type":"backlog_action"')
 class _Feed(Generic[T]):
     """A topic, followed from `start` to `stop`."""
 
-    def __init__(self, topic: str, tail: Tail[T]) -> None:
-        self._topic, self._tail = topic, tail
+    _topic: str
+    _tail: Tail[T]
 
     def begin(self) -> None:
         """Begin to read; see `caught_up`."""
@@ -104,31 +104,21 @@ class DecisionFeed(_Feed[T]):
     """
 
     def __init__(
-        self,
-        cluster: Cluster,
-        read: Callable[[Message, Callable[[str], None]], Sequence[T]],
-        take: Callable[[T], None],
-        unusable: Callable[[], None],
-        back_ms: int,
-    ) -> None:
-        topic = cluster.topics.decisions
-        complaints = Complaints(topic, unusable)
+        self, cluster: Cluster, read: Callable[[Message, Callable[[str], None]], Sequence[T]],
+        take: Callable[[T], None], unusable: Callable[[], None], back_ms: int,
+    ) -> None:  # fmt: skip
+        self._topic = cluster.topics.decisions
+        complaints = Complaints(self._topic, unusable)
 
         def deliver(found: list[T]) -> None:
             for one in found:
                 take(one)
 
-        tail: Tail[T] = Tail(
-            cluster.properties,
-            topic,
-            from_beginning=False,
-            back_ms=back_ms,
-            # Our own clock may be ahead of the brokers', and would leave out what was written just now.
-            from_newest=True,
-            parse=lambda message: read(message, complaints),
-            deliver=deliver,
-        )
-        super().__init__(topic, tail)
+        # Our own clock may be ahead of the brokers', and would leave out what was written just now.
+        self._tail = Tail(
+            cluster.properties, self._topic, from_beginning=False, back_ms=back_ms, from_newest=True,
+            parse=lambda message: read(message, complaints), deliver=deliver,
+        )  # fmt: skip
 
 
 def shares_in(now_ms: Callable[[], int], message: Message, unusable: Callable[[str], None]) -> list[Share]:

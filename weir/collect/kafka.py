@@ -6,7 +6,7 @@ import logging
 import os
 from collections.abc import Callable, Coroutine
 from contextlib import AsyncExitStack
-from functools import partial
+from functools import cache, partial
 from typing import Any, Final
 
 from prometheus_client import CollectorRegistry
@@ -50,13 +50,10 @@ async def serve(
     stop = stop_event()
     registry = CollectorRegistry()
     address = args.metrics and serve_metrics(registry, *args.metrics)
-    ready = False
 
+    @cache
     def once_ready() -> None:
-        nonlocal ready
-        if not ready:
-            write_ready_file(args.ready_file, {"pid": os.getpid(), "metrics": address})
-        ready = True
+        write_ready_file(args.ready_file, {"pid": os.getpid(), "metrics": address})
 
     parts: list[Coroutine[Any, Any, None]] = []
     quotas = collect.quotas_from_kafka

@@ -9,6 +9,7 @@ import sys
 import time
 from collections.abc import Coroutine, Mapping, Sequence
 from contextlib import AsyncExitStack
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Final
 
@@ -95,25 +96,22 @@ async def _watch(
     return settings.cluster or await _cluster_name(rest), PulsarBacklogs(rest, settings)
 
 
+@dataclass(slots=True)
 class _Usage:
     """What groups use, and their limits, round by round until `stop` is set."""
 
-    def __init__(
-        self,
-        args: argparse.Namespace,
-        settings: PulsarCollectSettings,
-        cluster: Cluster,
-        terms: RestTerms,
-        metrics: CollectMetrics,
-        address: str | None,
-        stop: asyncio.Event,
-    ) -> None:
-        self._args, self._settings, self._cluster, self._terms = args, settings, cluster, terms
-        self._metrics, self._address, self._stop = metrics, address, stop
-        self._collector: Collector
-        self._ready = False
-        self._said: dict[Slot, Rates | None] = {}
-        self._next_progress_s = self._next_behind_s = 0.0
+    _args: argparse.Namespace
+    _settings: PulsarCollectSettings
+    _cluster: Cluster
+    _terms: RestTerms
+    _metrics: CollectMetrics
+    _address: str | None
+    _stop: asyncio.Event
+    _ready: bool = False
+    _said: dict[Slot, Rates | None] = field(default_factory=dict)
+    _next_progress_s: float = 0.0
+    _next_behind_s: float = 0.0
+    _collector: Collector = field(init=False)
 
     async def run(self) -> None:
         stood_by = False

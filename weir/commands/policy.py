@@ -198,11 +198,11 @@ def get(args: argparse.Namespace) -> int:
 
 def log(args: argparse.Namespace) -> int:
     """Print the changes of policies; raises WeirError if the cluster has none or does not answer."""
-    from streaming.kafka_io.policy_topic import rows
+    from streaming.kafka_io.policy_topic import read_policies, rows
     from weir.foreground import interruptible
-    from weir.logs.policy_log import changes, line
+    from weir.logs.policy_log import line
 
-    found = interruptible(partial(changes, cluster_of(args)))
+    found = interruptible(partial(read_policies, cluster_of(args), told_max=sys.maxsize))
     for remark in _bad_records(found):
         print(printable(remark), file=sys.stderr)
     for row in rows(found, args.entry, args.start):

@@ -130,12 +130,7 @@ def _run_workers(args: argparse.Namespace, settings: "ProxySettings") -> int:
     if args.metrics and args.metrics[1] + args.workers - 1 > PORT_MAX:
         print(f"weir proxy: --metrics: too few ports behind it for {args.workers} workers", file=sys.stderr)
         return 2
-    given = {
-        "--kafka": args.kafka,
-        "--pulsar": args.pulsar,
-        "--settings": args.settings,
-        "--advertise": args.advertise,
-    }
+    given = {f"--{name}": getattr(args, name) for name in ("kafka", "pulsar", "settings", "advertise")}
     words = [word for name, value in given.items() if value for word in (name, value)]
     return run_workers(
         args.workers, words, args.listen, teller("weir proxy"),

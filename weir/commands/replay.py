@@ -124,8 +124,7 @@ def _replayed(args: argparse.Namespace) -> "Iterator[Replayed | ReplayResult]":
 
 def _plan(args: argparse.Namespace) -> int:
     """Try the other policies, show what would have differed, and judge it."""
-    from weir.plan.gate import objections
-    from weir.plan.run import plan
+    from weir.plan.run import objections, plan
     from weir.plan.shown.page import write_page
     from weir.plan.shown.summary import summary
     from weir.plan.shown.table import show

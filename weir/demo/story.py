@@ -7,7 +7,6 @@ import threading
 import time
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -29,25 +28,46 @@ TOOL_LIMIT_S = 60.0
 REQUEST_LIMIT_MS = 30_000
 QUOTA_EXCEEDED = 89
 _POLL_S = 0.1
+WORKLOAD_LIMIT_S = 120.0
+LINES_MAX = 10_000
+# The decisions of the last requests are still on their way when the clients have their answers.
+_LAST_DECISIONS_S = 2.0
+_WHO_WIDTH = 16
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Scene:
-    """What the clients act in.
+    """What the clients act in, and the lines of all threads, which only the main thread prints.
 
-    Attributes:
+    Args:
         proxy: `HOST:PORT` to connect to.
-        prefix: what the names of this run's topics begin with.
         work_dir: for the Java tool's properties and output.
-        say: takes (client, what it saw).
         stopping: True once the user wants to stop.
     """
 
-    proxy: str
-    prefix: str
-    work_dir: Path
-    say: Callable[[str, str], None]
-    stopping: Callable[[], bool]
+    def __init__(self, proxy: str, work_dir: Path, stopping: Callable[[], bool]) -> None:
+        self.proxy, self.work_dir, self.stopping = proxy, work_dir, stopping
+        self.prefix = f"demo-{int(time.time())}"
+        """What the names of this run's topics begin with."""
+        self._lines: queue.Queue[str] = queue.Queue(LINES_MAX)
+
+    def say(self, who: str, what: str) -> None:
+        """Add a client's line."""
+        self._put(f"{clock(int(time.time() * 1000))}  {who:<{_WHO_WIDTH}}  {what}")
+
+    def decision(self, decision: dict[str, Any]) -> None:
+        """Add a decision's line."""
+        when, _, rest = describe(decision).partition("  ")
+        self._put(f"{when}  {'job decides':<{_WHO_WIDTH}}  {rest}")
+
+    def show(self) -> None:
+        """Print what has come in."""
+        while not self._lines.empty():
+            print(self._lines.get_nowait(), flush=True)
+
+    def _put(self, line: str) -> None:
+        # A full buffer drops lines rather than hold up a client.
+        if not self._lines.full():
+            self._lines.put_nowait(printable(line))
 
 
 def run_java(scene: Scene) -> None:
@@ -159,86 +179,46 @@ def run_confluent(scene: Scene) -> None:
 CLIENTS = (run_kafka_python, run_confluent, run_java)
 
 
-WORKLOAD_LIMIT_S = 120.0
-LINES_MAX = 10_000
-# The decisions of the last requests are still on their way when the clients have their answers.
-_LAST_DECISIONS_S = 2.0
-_WHO_WIDTH = 16
-
-
-class Screen:
-    """Collects lines from all threads; only the main thread prints them."""
-
-    def __init__(self) -> None:
-        self._lines: queue.Queue[str] = queue.Queue(LINES_MAX)
-
-    def say(self, who: str, what: str) -> None:
-        """Add a client's line."""
-        self._put(f"{clock(int(time.time() * 1000))}  {who:<{_WHO_WIDTH}}  {what}")
-
-    def decision(self, decision: dict[str, Any]) -> None:
-        """Add a decision's line."""
-        when, _, rest = describe(decision).partition("  ")
-        self._put(f"{when}  {'job decides':<{_WHO_WIDTH}}  {rest}")
-
-    def show(self) -> None:
-        """Print what has come in."""
-        while not self._lines.empty():
-            print(self._lines.get_nowait(), flush=True)
-
-    def _put(self, line: str) -> None:
-        # A full screen buffer drops lines rather than hold up a client.
-        if not self._lines.full():
-            self._lines.put_nowait(printable(line))
-
-
 def play(stack: Stack, stop: StopSignal, data: Path, policies: str) -> list[str]:
     """Let the clients act and show what happens; what went wrong with them, empty if nothing did.
 
     Raises:
         WeirError: a part of the stack failed.
     """
-    screen, failures = Screen(), list[str]()
-    over = threading.Event()
+    failures, over = list[str](), threading.Event()
     proxy = str(stack.addresses()["proxy"])
-    scene = Scene(
-        proxy=proxy,
-        prefix=f"demo-{int(time.time())}",
-        work_dir=data / "logs",
-        say=screen.say,
-        stopping=lambda: stop.asked or over.is_set(),
-    )
+    scene = Scene(proxy, data / "logs", lambda: stop.asked or over.is_set())
 
     def act(client: Any) -> None:
         try:
             client(scene)
         except Exception as failure:  # noqa: BLE001  # of a library too: nobody else hears of it
             failures.append(str(failure) if isinstance(failure, WeirError) else repr(failure))
-            screen.say(client.__name__.removeprefix("run_"), f"FAILED: {failures[-1]}")
+            scene.say(client.__name__.removeprefix("run_"), f"FAILED: {failures[-1]}")
 
     file = Path(policies).name
     print(f"\nThree clients, each allowed 1 partition a second and a burst of 11 (see {file}):")
     print(f"{'TIME (UTC)':<12}  {'WHO':<{_WHO_WIDTH}}  WHAT", flush=True)
     actors = [threading.Thread(target=act, args=(client,), daemon=True) for client in CLIENTS]
-    watcher = threading.Thread(target=_watch_decisions, args=(stack, screen, over), daemon=True)
+    watcher = threading.Thread(target=_watch_decisions, args=(stack, scene, over), daemon=True)
     watcher.start()
     for actor in actors:
         actor.start()
     end = time.monotonic() + WORKLOAD_LIMIT_S
     while any(actor.is_alive() for actor in actors) and not stop.wait(POLL_S):
         stack.look()
-        screen.show()
+        scene.show()
         if time.monotonic() > end:
             failures.append(f"the workload took longer than {WORKLOAD_LIMIT_S:.0f} s")
             break
     stop.wait(_LAST_DECISIONS_S)
     over.set()
     watcher.join(_LAST_DECISIONS_S)
-    screen.show()
+    scene.show()
     return failures
 
 
-def _watch_decisions(stack: Stack, screen: Screen, over: threading.Event) -> None:
+def _watch_decisions(stack: Stack, scene: Scene, over: threading.Event) -> None:
     cluster = stack.cluster
     reader = TopicReader(cluster.bootstrap, cluster.client)
     mine = {f"user=ANONYMOUS,client-id={name}" for name in (JAVA, KAFKA_PYTHON, CONFLUENT)}
@@ -250,11 +230,11 @@ def _watch_decisions(stack: Stack, screen: Screen, over: threading.Event) -> Non
                 with suppress(BadEvent):
                     decision = load_object(record.value)
                     if subject_of(decision) in mine:
-                        screen.decision(decision)
+                        scene.decision(decision)
             if over.is_set():
                 return
     except WeirError as failure:
-        screen.say("weir tail", str(failure))
+        scene.say("weir tail", str(failure))
     finally:
         reader.close()
 

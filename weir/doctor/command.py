@@ -1,6 +1,7 @@
 """`weir doctor`: what is open or wrong about an installation, and what mends it (docs/contract.md 4)."""
 
 import argparse
+from typing import Any
 
 from streaming.policy.settings import read_settings
 from weir.foreground import host_port
@@ -53,29 +54,22 @@ def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]"
 def run(args: argparse.Namespace) -> int:
     """Look once; raises ConfigError if the settings are wrong."""
     # Here and not above: `weir --help` must not load a Kafka client.
-    from enforcer.control.settings import AdminSettings
-    from enforcer.core.settings import ProxySettings
-    from enforcer.http.settings import HttpSettings
-    from enforcer.pulsar.settings import PulsarSettings
     from weir.doctor.examination import examine
     from weir.doctor.findings import Status, as_json, as_lines
     from weir.doctor.patient import Door, Patient
+    from weir.settings_file import SECTIONS
 
     doors = {}
     for name, (option, default, section, _) in DOORS.items():
         given = getattr(args, option.removeprefix("--").replace("-", "_"))
         doors[name] = Door(section=section, address=given or host_port(default), given=given is not None)
     kafka = read_settings(KafkaSettings, "kafka", args.settings)
-    patient = Patient(
-        cluster=cluster_of(args, tried=False),
-        logins={part: kafka.client_of(part) for part in kafka.parts},
-        doors=doors,
-        proxy=read_settings(ProxySettings, "proxy", args.settings),
-        pulsar=read_settings(PulsarSettings, "pulsar", args.settings),
-        admin=read_settings(AdminSettings, "admin", args.settings),
-        http=read_settings(HttpSettings, "http", args.settings),
-        settings_file=args.settings,
-    )
+    cluster, of_parts = cluster_of(args, tried=False), ("proxy", "pulsar", "admin", "http")
+    sections: dict[str, Any] = {
+        name: read_settings(cls, name, args.settings) for name, cls in SECTIONS if name in of_parts
+    }
+    logins = {part: kafka.client_of(part) for part in kafka.parts}
+    patient = Patient(cluster=cluster, logins=logins, doors=doors, settings_file=args.settings, **sections)
     found = examine(patient)
     print(as_json(found) if args.json else "\n".join(as_lines(found)))
     return int(any(each.status is Status.ERROR for _, each in found))

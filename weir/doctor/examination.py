@@ -9,10 +9,9 @@ from weir.doctor.checks.acls import check_acls, check_authorizer
 from weir.doctor.checks.brokers import check_cluster, check_reach, check_versions
 from weir.doctor.checks.certificates import check_certificates
 from weir.doctor.checks.doors import check_admin, check_doors
-from weir.doctor.checks.logins import check_logins
 from weir.doctor.checks.settings import check_settings
 from weir.doctor.checks.signs import check_clocks, check_job, check_proxies
-from weir.doctor.checks.topics import check_replicas, check_topics
+from weir.doctor.checks.topics import check_logins, check_replicas, check_topics
 from weir.doctor.findings import Finding, Named, warning
 from weir.doctor.patient import Patient, Unreached
 

@@ -51,19 +51,18 @@ def run(args: argparse.Namespace) -> int:
     if args.at is not None and args.subject is None:
         args.usage_error("--at belongs to --subject")
     # Here and not above: `weir --help` must not load a Kafka client, nor the laws.
-    from weir.explain.finding import Wanted, find
+    from weir.explain.finding import find
     from weir.explain.sources import FileSource, Source, TopicSource
     from weir.explain.words import as_json, lines
 
     at = time_argument("now") if args.at is None else args.at
-    wanted = Wanted(name=args.id, subject=args.subject, at=at)
     with ExitStack() as held:
         if args.decisions is not None:
             source: Source = FileSource(args.decisions, args.events)
         else:
             source = held.enter_context(closing(TopicSource(cluster_of(args))))
         try:
-            told = find(source, wanted)
+            told = find(source, args.id, args.subject, at)
             said = as_json(told) if args.json else "\n".join(lines(told))
         except (TypeError, ValueError, LookupError, AttributeError, ArithmeticError) as error:
             # Decisions are the job's, but a file may have been written by hand.

@@ -34,15 +34,6 @@ _LATE_MS: Final = 60_000
 """A decision is written so much after its event, at most, to be found beside it."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Wanted:
-    """Which decision: by `name`, the id, or the newest of a `subject` before `at` (ms since the epoch)."""
-
-    name: str | None
-    subject: str | None
-    at: int
-
-
 @dataclass(slots=True, kw_only=True)
 class Explanation:
     """What was found.
@@ -78,13 +69,19 @@ class Explanation:
         return proxys_decision(self.event)
 
 
-def find(source: Source, wanted: Wanted) -> Explanation:
-    """All of it.
+def find(source: Source, name: str | None, wanted: str | None, at: int) -> Explanation:
+    """All of it: of the decision of this id, or without one of the newest of a subject.
+
+    Args:
+        source: where it is looked for.
+        name: the id.
+        wanted: the subject.
+        at: ms since the epoch; before it is the decision of a subject.
 
     Raises:
         WeirError: there is no such decision, or it cannot be read.
     """
-    decision, event = _decision(source, wanted)
+    decision, event = _decision(source, name, wanted, at)
     found = Explanation(decision=None if decision is None else decision.fields, event=event)
     at = _at(found.said)
     if event is None and decision is not None:
@@ -92,7 +89,7 @@ def find(source: Source, wanted: Wanted) -> Explanation:
         asked, _ = _ASKED.get(str(decision.fields.get("type")), ("", ()))
         named = _named(source.events, at - _LATE_MS, at + _LATE_MS, decision.name)
         found.event = next((told for told in named if told.fields.get("type") == asked), None)
-    subject = wanted.subject or subject_of(found.said)
+    subject = wanted or subject_of(found.said)
     found.before = _before(source, found.said, subject, at)
     _find_policy(source, found, at)
     found.events = _events(source, found, at)
@@ -109,24 +106,26 @@ def proxys_decision(event: Told) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _decision(source: Source, wanted: Wanted) -> tuple[Told | None, Told | None]:
-    until = wanted.at if wanted.name is None else TS_MAX_MS
-    for from_ms in source.windows(wanted.at):
+def _decision(
+    source: Source, name: str | None, subject: str | None, at: int
+) -> tuple[Told | None, Told | None]:
+    until = at if name is None else TS_MAX_MS
+    for from_ms in source.windows(at):
         newest: Told | None = None
-        if wanted.name is not None:
-            newest = next(_named(source.decisions, from_ms, until, wanted.name), None)
+        if name is not None:
+            newest = next(_named(source.decisions, from_ms, until, name), None)
         else:
-            for told in source.decisions(from_ms, until + _LATE_MS, _text(str(wanted.subject))):
+            for told in source.decisions(from_ms, until + _LATE_MS, _text(str(subject))):
                 known = newest is None or _at(told.fields) >= _at(newest.fields)
-                if known and _at(told.fields) <= wanted.at and subject_of(told.fields) == wanted.subject:
+                if known and _at(told.fields) <= at and subject_of(told.fields) == subject:
                     newest = told if told.fields.get("repeat") is not True else newest
         if newest is not None:
             return newest, None
-        if wanted.name is not None:
-            for event in _named(source.events, from_ms, until, wanted.name):
+        if name is not None:
+            for event in _named(source.events, from_ms, until, name):
                 if isinstance(event.fields.get("decided"), dict):
                     return None, event
-    what = f"on {wanted.subject} before that time" if wanted.name is None else f"with the id {wanted.name}"
+    what = f"on {subject} before that time" if name is None else f"with the id {name}"
     raise WeirError(f"no decision {what} is in the log; it keeps them for the retention of its topic")
 
 

@@ -1,6 +1,7 @@
 """Where decisions and events are read for `weir explain`: topics, or files."""
 
 import contextlib
+import sys
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from typing import Any, Final, NamedTuple
@@ -12,12 +13,12 @@ from streaming.contract.errors import BadEvent
 from streaming.contract.events import load_object
 from streaming.contract.fields import TS_MAX_MS, integer
 from streaming.contract.topics import Cluster
+from streaming.kafka_io.policy_topic import read_policies
 from streaming.kafka_io.policy_turn import EFFECTIVE_AFTER_MS
 from streaming.laws.registry import LAWS
 from streaming.log.reading import read_lines
 from streaming.policy.timeline import PolicyTimeline
 from streaming.replay import read_timeline
-from weir.logs.policy_log import changes
 from weir.logs.times import wall_ms
 from weir.logs.topic_reader import TopicReader
 
@@ -97,7 +98,7 @@ class TopicSource(Source):
     def policies(self) -> PolicyTimeline:
         """See Source; what compaction took is known as far as later records tell of it."""
         timeline = PolicyTimeline()
-        log = changes(self._cluster)
+        log = read_policies(self._cluster, told_max=sys.maxsize)
         for path, each in log.told.items():
             *earlier, last = map(orjson.loads, each)
             for change in earlier:

@@ -12,7 +12,7 @@ from weir.paths import check_files
 if TYPE_CHECKING:
     from zoneinfo import ZoneInfo
 
-    from weir.imports.source import Source
+    from weir.imports.run import Source
 
 _say = teller("import")
 _PERIOD_MAX_S = 86_400

@@ -25,7 +25,7 @@ from streaming.policy.policy_set import PolicySet
 from streaming.policy.topics import namespace_group
 from weir.imports.byte_usage import DISPATCHED, PUBLISHED, ByteUsage
 from weir.imports.reading import LogLine
-from weir.imports.source import Event, Source
+from weir.imports.run import Event, Source
 from weir.imports.topics_known import Fields, TopicsKnown
 
 _MARK: Final = b"Completed request:"

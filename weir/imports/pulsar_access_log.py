@@ -21,7 +21,7 @@ from streaming.contract.errors import BadEvent
 from streaming.contract.events import ANONYMOUS
 from streaming.contract.names import partitioned_topic_of
 from weir.imports.reading import LogLine
-from weir.imports.source import Event, Source
+from weir.imports.run import Event, Source
 
 _HEAD: Final = re.compile(rb'\[(\d\d/[A-Z][a-z]{2}/\d{4}:\d\d:\d\d:\d\d [+-]\d{4})\] "[A-Z]+ ')
 _LINE: Final = re.compile(rb' - (\S+) \[[^\]]*\] "([A-Z]+) (\S+) HTTP/[\d.]+" (\d{3}) ')

@@ -1,11 +1,12 @@
-"""One import: log files in, a file of events out, and a word on what became of each line."""
+"""One import: logs of a kind in, a file of events out, and a word on what became of each line."""
 
 import shlex
-from collections.abc import Callable, Iterator, Sequence
+from abc import ABC, abstractmethod
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Final
+from typing import IO, Any, ClassVar, Final
 
 import orjson
 
@@ -13,39 +14,56 @@ from streaming.contract.decisions import dead_letter
 from streaming.contract.errors import BadEvent, WeirError
 from streaming.log.writing import whole, write_lines
 from weir.imports.reading import LogFiles, LogLine
-from weir.imports.source import Event, Source
 from weir.log import unusable
 from weir.paths import check_readable, named
 
 _KEPT: Final = 4_096
 """Bytes of a line that its dead letter holds."""
+Event = dict[str, Any]
 
 
-@dataclass(slots=True)
-class Totals:
-    """What became of the lines.
+class Source(ABC):
+    """A log of requests, read line by line.
 
     Attributes:
-        lines: those of such a log.
-        others: those of something else.
-        dead: those that could not be used.
-        first: why the first of them could not.
-        requests: events of them.
-        reports: events of bytes.
+        counted: how many lines became what; for people.
+        lacking: how often the log did not say what had to be known.
     """
 
-    lines: int = 0
-    others: int = 0
-    dead: int = 0
-    first: str = ""
-    requests: int = 0
-    reports: int = 0
+    what: ClassVar[str]
+    """What its lines are, as people call them."""
+    expected: ClassVar[str]
+    """How one looks."""
 
-    def written(self, event: Event) -> bytes:
-        """An event as its line; counts it."""
-        self.requests += event["type"] == "request"
-        self.reports += event["type"] == "group_usage"
-        return orjson.dumps(event)
+    def __init__(self) -> None:
+        self.counted: Counter[str] = Counter()
+        self.lacking: Counter[str] = Counter()
+
+    @abstractmethod
+    def is_one(self, value: bytes) -> bool:
+        """Whether a line is one of such a log: others may stand between them."""
+
+    @abstractmethod
+    def time_of(self, value: bytes, file: str) -> int | None:
+        """The time of a line of a file, ms since the epoch; None: it has none."""
+
+    @abstractmethod
+    def events(self, line: LogLine) -> Iterator[Event]:
+        """What a line becomes.
+
+        Raises:
+            BadEvent: it cannot be used, and why.
+            KeyError, TypeError, ValueError, OverflowError, AttributeError: it has not the form that it
+                should have.
+        """
+
+    def rest(self) -> Iterable[Event]:
+        """What is left when all lines were read."""
+        return ()
+
+    def notes(self) -> Iterable[str]:
+        """What people have to know of what the log did not say."""
+        return ()
 
 
 def run_import(
@@ -65,7 +83,8 @@ def run_import(
     """
     for file in files:
         check_readable(file)
-    totals = Totals()
+    # Lines of such a log, `others`, those that are `dead`, and events by their types.
+    totals = Counter[str]()
     lines = _named_lines(LogFiles(files, say, source.time_of), files)
     with _letters(dead_letters) as letters:
         write_lines(out, _events(source, lines, totals, letters, files))
@@ -89,31 +108,38 @@ def _named_lines(log: LogFiles, files: Sequence[str]) -> Iterator[LogLine]:
 
 
 def _events(
-    source: Source, lines: Iterator[LogLine], totals: Totals, letters: IO[bytes] | None, files: Sequence[str]
-) -> Iterator[bytes]:
+    source: Source, lines: Iterator[LogLine], totals: Counter[str], letters: IO[bytes] | None,
+    files: Sequence[str],
+) -> Iterator[bytes]:  # fmt: skip
+    first = ""
     for line in lines:
         if not line.trouble and not source.is_one(line.value):
-            totals.others += bool(line.value)
+            totals["others"] += bool(line.value)
             continue
-        totals.lines += 1
+        totals["lines"] += 1
         try:
             if line.trouble:
                 raise BadEvent(line.trouble)
             for event in source.events(line):
-                yield totals.written(event)
+                yield _written(event, totals)
         except (BadEvent, KeyError, TypeError, ValueError, OverflowError, AttributeError) as error:
-            totals.dead += 1
+            totals["dead"] += 1
             reason = _reason(error)
-            totals.first = totals.first or f"; {line.name}: {reason}"
+            first = first or f"; {line.name}: {reason}"
             if letters is not None:
                 letters.write(_letter(line, reason) + b"\n")
     for event in source.rest():
-        yield totals.written(event)
-    if totals.lines == totals.dead:
+        yield _written(event, totals)
+    if totals["lines"] == totals["dead"]:
         raise WeirError(
-            f"no line of {', '.join(files)} is one of {source.what}{totals.first};"
+            f"no line of {', '.join(files)} is one of {source.what}{first};"
             f" such were expected: {source.expected}"
         )
+
+
+def _written(event: Event, totals: Counter[str]) -> bytes:
+    totals[event["type"]] += 1
+    return orjson.dumps(event)
 
 
 def _reason(error: Exception) -> str:
@@ -129,15 +155,16 @@ def _letter(line: LogLine, reason: str) -> bytes:
 
 
 def _report(
-    source: Source, totals: Totals, out: str, dead_letters: str | None, say: Callable[[str], None]
+    source: Source, totals: Counter[str], out: str, dead_letters: str | None, say: Callable[[str], None]
 ) -> None:
     counted = ", ".join(f"{count:,} {what}" for what, count in source.counted.items() if count)
-    say(f"{totals.lines:,} lines of {source.what}: {counted}, {totals.dead:,} unusable")
-    if totals.others:
-        say(f"{totals.others:,} other lines passed over")
+    say(f"{totals['lines']:,} lines of {source.what}: {counted}, {totals['dead']:,} unusable")
+    if totals["others"]:
+        say(f"{totals['others']:,} other lines passed over")
     for note in source.notes():
         say(note)
-    if totals.dead:
-        say(unusable(totals.dead, dead_letters))
-    say(f"wrote {totals.requests:,} requests and {totals.reports:,} reports of bytes to {out}; decide them:")
+    if totals["dead"]:
+        say(unusable(totals["dead"], dead_letters))
+    requests, reports = totals["request"], totals["group_usage"]
+    say(f"wrote {requests:,} requests and {reports:,} reports of bytes to {out}; decide them:")
     say(f"weir replay --policies FILE --events {shlex.quote(out)} --out decisions.jsonl")

@@ -1,7 +1,11 @@
 """The events of a stretch of time as a file that replays by itself (docs/contract.md 4)."""
 
+import heapq
+import pickle
+import tempfile
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
+from typing import IO, Final, Self
 
 from streaming.contract.errors import BadEvent, WeirError
 from streaming.contract.events import MAX_AHEAD_MS, load_object
@@ -9,13 +13,17 @@ from streaming.contract.topics import Cluster
 from streaming.kafka_io.reader import Reader
 from streaming.log.reading import is_parquet
 from streaming.log.writing import write_lines
-from weir.logs.dump_lines import Annotator, DumpSummary, History, Line
-from weir.logs.sent_once import sent_once
-from weir.logs.sorted_lines import SortedLines
+from weir.logs.dump_lines import Annotator, DumpSummary, History, Line, sent_once
 from weir.logs.times import BEGINNING_MS
 from weir.logs.topic_reader import TopicReader, records_of
 
 _PROGRESS_EVERY = 50_000
+RUN_BYTES: Final = 64 * 2**20
+"""Texts that are sorted in memory at once."""
+RUNS_MAX: Final = 256
+"""Runs that are then merged to one: a process may have only so many files open, often 1,024."""
+_LINE_BYTES: Final = 300
+"""What a line takes beside its text."""
 
 
 def dump(
@@ -87,3 +95,60 @@ def _told(lines: Iterable[Line], progress: Callable[[str], None]) -> Iterator[by
         yield line.text
         if number % _PROGRESS_EVERY == 0:
             progress(f"{number} lines")
+
+
+class SortedLines:
+    """Takes lines in any order and gives them in theirs, by files in the folder for temporary ones.
+
+    A dump is larger than memory, and what was applied late may lie anywhere in it.
+    """
+
+    def __init__(self) -> None:
+        self._run: list[Line] = []
+        self._size = 0
+        self._runs: list[IO[bytes]] = []
+        self._merged: list[IO[bytes]] = []
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for file in (*self._runs, *self._merged):
+            file.close()
+
+    def add(self, line: Line) -> None:
+        """Take a line.
+
+        Raises:
+            OSError: there is no room for it.
+        """
+        self._run.append(line)
+        self._size += len(line.text) + _LINE_BYTES
+        if self._size > RUN_BYTES:
+            self._run.sort()
+            self._runs.append(_written(self._run))
+            self._run, self._size = [], 0
+        if len(self._runs) == RUNS_MAX:
+            self._merged.append(_written(heapq.merge(*map(_read, self._runs))))
+            while self._runs:
+                self._runs.pop().close()
+
+    def __iter__(self) -> Iterator[Line]:
+        self._run.sort()
+        return heapq.merge(*map(_read, self._runs + self._merged), self._run)
+
+
+def _written(run: Iterable[Line]) -> IO[bytes]:
+    file = tempfile.TemporaryFile()  # noqa: SIM115  # closed by whoever gave the run
+    for line in run:
+        pickle.dump(tuple(line), file)
+    return file
+
+
+def _read(file: IO[bytes]) -> Iterator[Line]:
+    file.seek(0)
+    while True:
+        try:
+            yield Line(*pickle.load(file))
+        except EOFError:
+            return

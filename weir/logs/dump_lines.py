@@ -6,12 +6,17 @@ was ahead. The decisions tell both, and stand on the topic in the order in which
 none, but the next admission of their subject lists them.
 """
 
-from collections.abc import Iterable, Sized
+from collections.abc import Iterable, Iterator, Sized
 from dataclasses import dataclass
-from typing import Any, Final, NamedTuple
+from itertools import islice
+from typing import Any, Final, NamedTuple, cast
 
+import numpy as np
 import orjson
+import pyarrow as pa
+from confluent_kafka import Message
 
+from streaming.columns.sent import SENT_HEADER, SentBefore
 from streaming.contract.decisions import CANDIDATE
 from streaming.contract.errors import BadEvent, WeirError
 from streaming.contract.events import MAX_AHEAD_MS, OWN_AHEAD_MS, load_object, own_at
@@ -28,6 +33,8 @@ _ON_REQUESTS: Final = {"tick": False} | {
     type: law.on_requests for law in LAWS.by_name.values() for type in law.readers
 }
 """Type of events -> whether they stand on the topic of requests; elsewhere the job buries them."""
+_AT_ONCE: Final = 100
+"""Messages that are held meanwhile, of up to 1 MB each."""
 
 
 class _Refund(NamedTuple):
@@ -74,6 +81,23 @@ class DumpSummary:
     left_out: int = 0
     ahead: int = 0
     copies: int = 0
+
+
+def sent_once(messages: Iterable[Message], counts: DumpSummary) -> Iterator[Message]:
+    """The messages of one partition, in order, but for copies; these are counted."""
+    every, before = iter(messages), SentBefore()
+    while some := list(islice(every, _AT_ONCE)):
+        places = [(one.partition(), one.offset(), one.timestamp()[1]) for one in some]
+        partition, offset, ts = np.array(places, dtype=np.int64).T
+        copies = before.copies(partition, offset, ts, pa.array(map(_sent, some), pa.binary())).tolist()
+        counts.copies += sum(copies)
+        yield from (one for one, is_copy in zip(some, copies, strict=True) if not is_copy)
+
+
+def _sent(message: Message) -> bytes | None:
+    # A list, whatever the library's types say.
+    headers = cast(list[tuple[str, bytes | None]], message.headers() or [])
+    return next((value for name, value in headers if name == SENT_HEADER), None)
 
 
 class History:

@@ -3,19 +3,11 @@
 import os
 import pwd
 import socket
-import sys
 from typing import Any
 
 import orjson
 
 from streaming.contract.printable import printable
-from streaming.contract.topics import Cluster
-from streaming.kafka_io.policy_topic import PolicyLog, read_policies
-
-
-def changes(cluster: Cluster) -> PolicyLog:
-    """All that the topic tells of changes; raises WeirError if it is not there or does not answer."""
-    return read_policies(cluster, told_max=sys.maxsize)
 
 
 def line(row: dict[str, Any], at: str) -> str:

@@ -51,7 +51,7 @@ class Sender:
         now_s: Callable[[], float] = time.monotonic,
     ) -> None:
         self._producer = producer
-        self._progress = progress
+        self.progress = progress
         self._now_s = now_s
         self._started = self._said = now_s()
         self.delivered: dict[str, int] = {}
@@ -88,10 +88,6 @@ class Sender:
         self.idle(record.due, 0)
         return True
 
-    def say(self, text: str) -> None:
-        """Tell people something beside the progress."""
-        self._progress(text)
-
     def idle(self, at_ms: int, limit_s: float) -> None:
         """Take reports of deliveries for `limit_s` at most; `at_ms` is where the recording stands.
 
@@ -105,7 +101,7 @@ class Sender:
             self._said = now_s
             done = sum(self.delivered.values())
             rate = done / (now_s - self._started)
-            self._progress(f"{done} delivered ({rate:.0f}/s), {self.failed} failed, at {clock(at_ms)}")
+            self.progress(f"{done} delivered ({rate:.0f}/s), {self.failed} failed, at {clock(at_ms)}")
 
     def finish(self, stopped: Callable[[], bool]) -> None:
         """Wait for all that is on its way, once `stopped` for less long; what is not delivered has failed."""
@@ -187,7 +183,7 @@ def send(
                 begun = True
                 _begin(item.at, addresser, pace, keep_times)
                 if pace is not None and pace.begin_s > pace.now_s() + _PROGRESS_S:
-                    sender.say(f"begins with the next round, at {clock(round(pace.begin_s * 1000))}")
+                    sender.progress(f"begins with the next round, at {clock(round(pace.begin_s * 1000))}")
             record = addresser.address(item)
             if begun and pace is not None:
                 for reached_ms in pace.steps(record.due):

@@ -3,6 +3,7 @@
 The laws say how theirs are shown; actions on backlogs stand on the topic beside decisions.
 """
 
+from collections.abc import Mapping
 from typing import Any, Final
 
 import orjson
@@ -15,7 +16,6 @@ from streaming.contract.names import is_probe
 from streaming.contract.printable import printable, printable_json
 from streaming.contract.times import clock
 from streaming.laws.registry import LAWS
-from weir.logs import action_lines
 
 OUTCOME_WIDTH: Final = 9
 SUBJECT_WIDTH: Final = 34
@@ -23,6 +23,8 @@ NUMBERS_WIDTH: Final = 24
 TEXT_MAX: Final = 1_000
 """Characters that are shown of what is no decision."""
 _FLAGS: Final = ("late", "shadow", "repeat")
+_EVICTION: Final = {actions.BEGUN: "evicting", actions.DONE: "evicted"}
+_BLOCK: Final = {"hold": "holding", "refuse": "refusing"}
 
 
 def subject_of(decision: dict[str, Any]) -> str:
@@ -54,7 +56,7 @@ def _described(decision: dict[str, Any]) -> str:
     when = clock(ts) if isinstance(ts, int) and not isinstance(ts, bool) else "?"
     kind = decision.get("type", "?")
     try:
-        line = action_lines.line if kind == actions.TYPE else LAWS.by_decision[kind].line
+        line = _action if kind == actions.TYPE else LAWS.by_decision[kind].line
         outcome, numbers, reasons = line(decision)
     except (BadEvent, KeyError, TypeError, ValueError, AttributeError, IndexError):
         rest = {key: value for key, value in decision.items() if key not in ("type", "ts")}
@@ -68,6 +70,44 @@ def _described(decision: dict[str, Any]) -> str:
         f"[{decision.get('id', '?')}]",
     ]
     return "  ".join(part for part in parts if part)
+
+
+def _action(fields: Mapping[str, Any]) -> tuple[str, str, list[str]]:
+    """A word for the outcome, the numbers, and why; as a law's `line` says it of a decision.
+
+    Raises:
+        BadEvent: it is no such record.
+    """
+    action = actions.backlog_action(fields)
+    reasons = _eviction(action) if action.subscription else []
+    unit = "s" if action.quota_type == "time" else "bytes"
+    reasons.append(f"over {action.limit} {unit}: {action.policy}")
+    reasons += [f"by {action.actor}"] if action.actor else []
+    reasons += [action.reason] if action.reason else []
+    numbers = f"{action.messages} messages" if action.subscription else "producers"
+    return _word(action), numbers, reasons
+
+
+def _word(action: actions.BacklogAction) -> str:
+    if action.subscription:
+        return _EVICTION.get(action.step, action.step)
+    if action.step == actions.ENDED:
+        return "lifted"
+    return _BLOCK.get(action.how, action.step) if action.step == actions.BEGUN else action.step
+
+
+def _eviction(action: actions.BacklogAction) -> list[str]:
+    moved = "".join(
+        f" {word} {_place(position)}"
+        for word, position in (("from", action.since), ("to", action.upto))
+        if position is not None
+    )
+    how = f" ({action.how})" if action.how else ""
+    return [f"{action.subscription}{moved}{how}", f"{action.bytes} bytes"]
+
+
+def _place(position: actions.Position) -> str:
+    return f"{position[0]}:{position[1]}"
 
 
 def _cut(text: str) -> str:

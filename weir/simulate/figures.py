@@ -7,9 +7,8 @@ from typing import Any, Final
 
 from streaming.laws.concurrency.settings import LimitSettings
 from streaming.policy.concurrency_schema import LimitAlgorithm
-from weir.simulate.run import Outcome, simulate
+from weir.simulate.run import Outcome, Second, simulate
 from weir.simulate.scenario import NS, Scenario
-from weir.simulate.tally import Second
 
 RECOVERED: Final = 0.9
 """The part of the calm throughput that counts as recovered."""

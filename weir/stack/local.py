@@ -1,21 +1,18 @@
 """The local stack of `weir up`: brokers, job, proxies, admin API, collector, from start to stop."""
 
+import argparse
 import fcntl
 import os
 import re
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
 
-from enforcer.core.security.tls import TlsSettings
-from streaming.collect.settings import BacklogSettings
 from streaming.contract.errors import WeirError
-from streaming.contract.topics import Cluster, Topics
+from streaming.contract.topics import Cluster, Topics, address_text
 from streaming.kafka_io.threads import Threads
 from weir.foreground import StopSignal, private_folder
-from weir.settings import CollectSettings, KafkaSettings, LocalSettings
 from weir.stack.kafka import LocalKafka, port_for
 from weir.stack.parts import Change, Part
 from weir.stack.pulsar import LocalPulsar, prepare
@@ -44,71 +41,29 @@ _START_S, _STOP_S = 120.0, 18.0
 _STILL_WAITING_S = 10.0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StackOptions:
-    """What `weir up` was asked for.
-
-    Attributes:
-        policies: entries to publish before the parts start, None: leave those on the topic.
-        kafka: `HOST:PORT` of an existing cluster, None: start a local one.
-        pulsar: `HOST:PORT` of an existing Pulsar, LOCAL: start one, None: no proxy of Pulsar.
-        pulsar_admin: URL of Pulsar's own admin API, None: that of a local one, else nothing is passed on.
-        pulsar_listen: `HOST:PORT` of Pulsar's proxy.
-        listen: `HOST:PORT` of the proxy.
-        admin: `HOST:PORT` of the admin API.
-        data: folder for everything that is kept.
-        settings_file: passed on to the parts.
-        restart: start a part again that ends by itself.
-    """
-
-    policies: Mapping[str, Any] | None
-    kafka: str | None
-    pulsar: str | None
-    pulsar_admin: str | None
-    pulsar_listen: str
-    listen: str
-    admin: str
-    data: Path
-    settings_file: str | None
-    restart: bool
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StackSettings:
-    """The sections that the stack itself reads.
-
-    Attributes:
-        proxy_id: name of the proxy in events, empty: each makes its own.
-        binary_address: where lookups over HTTP lead, empty: to Pulsar's proxy.
-        tls: that of the proxy, for /metrics too; None: plain text.
-        pulsar_tls: Pulsar's proxy speaks TLS.
-    """
-
-    kafka: KafkaSettings
-    local: LocalSettings
-    collect: CollectSettings
-    backlog: BacklogSettings
-    proxy_id: str
-    binary_address: str = ""
-    tls: TlsSettings | None = None
-    pulsar_tls: bool = False
-
-
 class Stack:
-    """All parts of one `weir up`; call its methods from the main thread only (see Child)."""
+    """All parts of one `weir up`; call its methods from the main thread only (see Child).
+
+    Args:
+        args: options of `weir.commands.up.add_stack_options`.
+        policies: entries to publish before the parts start, None: leave those on the topic.
+        settings: by name, the sections of weir.yaml.
+        stop: asked while it starts.
+        say: takes lines for people.
+    """
 
     def __init__(
-        self, options: StackOptions, settings: StackSettings, stop: StopSignal, say: Callable[[str], None]
-    ) -> None:
-        self._options = options
-        self._settings = settings
-        self._stop = stop
-        self._say = say
+        self, args: argparse.Namespace, policies: Mapping[str, Any] | None, settings: Mapping[str, Any],
+        stop: StopSignal, say: Callable[[str], None],
+    ) -> None:  # fmt: skip
+        self._args, self._policies, self._settings = args, policies, settings
+        self._data: Path = args.data.absolute()
+        self._stop, self._say = stop, say
         self._lock: IO[str] | None = None
         self._brokers: dict[str, LocalServer] = {}
-        self.bootstrap = options.kafka or ""
-        self._pulsar = options.pulsar
-        self._pulsar_admin = options.pulsar_admin
+        self.bootstrap: str = args.kafka or ""
+        self._pulsar: str | None = args.pulsar
+        self._pulsar_admin: str | None = args.pulsar_admin
         self.parts: list[Part] = []
         self._ready_once: set[str] = set()
 
@@ -230,17 +185,17 @@ class Stack:
 
     def take_data_dir(self) -> None:
         """Hold its folder, before anything else; raises WeirError if another one does."""
-        warning = private_folder(self._options.data, _KEPT)
+        warning = private_folder(self._data, _KEPT)
         if warning:
             self._say(warning)
-        self._lock = (self._options.data / "up.lock").open("a+")
+        self._lock = (self._data / "up.lock").open("a+")
         try:
             fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as held:
             self._lock.seek(0)
             pid = self._lock.read().strip() or "unknown"
             raise WeirError(
-                f"another `weir up` (pid {pid}) uses {self._options.data}; stop it or choose another --data"
+                f"another `weir up` (pid {pid}) uses {self._data}; stop it or choose another --data"
             ) from held
         self._lock.truncate(0)
         self._lock.write(str(os.getpid()))
@@ -248,15 +203,15 @@ class Stack:
 
     def _start_brokers(self) -> bool:
         """Start those that are to be ours; False if a stop was requested meanwhile."""
-        local, data = self._settings.local, self._options.data
-        if self._options.kafka is None:
+        local, data = self._settings["local"], self._data
+        if self._args.kafka is None:
             kafka = LocalKafka(data / "kafka", port=port_for(local.kafka_port, "Kafka", self._say))
             self.bootstrap = kafka.bootstrap
             self.parts = [self._make_job(kafka.cluster_id())]
             # Its modules are loaded while the broker starts.
             self.parts[0].start()
             self._run("kafka", kafka)
-        if self._options.pulsar == LOCAL and not self._stop.asked:
+        if self._args.pulsar == LOCAL and not self._stop.asked:
             try:
                 prepare(self._say, lambda: self._stop.asked)
             except WeirError:
@@ -274,7 +229,7 @@ class Stack:
         return not self._stop.asked
 
     def _run(self, name: str, server: LocalServer) -> None:
-        self._say(f"starting {name} in {self._options.data / name} ...")
+        self._say(f"starting {name} in {self._data / name} ...")
         self._brokers[name] = server
         self._start_broker(name)
 
@@ -295,7 +250,7 @@ class Stack:
             return False
         tail = "".join(f"\n    {line}" for line in child.last_lines())
         why = f"{name} ended with status {child.poll()}; the end of {child.log}:{tail}"
-        if not self._options.restart:
+        if not self._args.restart:
             raise WeirError(why)
         self._say(f"{why}\nrestarting {name}")
         self._start_broker(name)
@@ -303,7 +258,7 @@ class Stack:
 
     def _handle_failure(self, part: Part) -> None:
         why = part.why()
-        pause = part.plan_restart() if self._options.restart else None
+        pause = part.plan_restart() if self._args.restart else None
         if pause is None:
             raise WeirError(why)
         self._say(f"{why}\nrestarting {part.name} in {pause:.1f} s")
@@ -315,10 +270,10 @@ class Stack:
         from weir.logs.policy_log import actor_here
         from weir.stack.topics import ensure_topics
 
-        created = ensure_topics(self.cluster, partitions=self._settings.local.partitions)
+        created = ensure_topics(self.cluster, partitions=self._settings["local"].partitions)
         if created:
             self._say(f"created the topics {', '.join(created)}")
-        wanted = self._options.policies
+        wanted = self._policies
         if wanted is None:
             return
 
@@ -335,8 +290,8 @@ class Stack:
 
     def _make_job(self, cluster_id: str) -> Part:
         # A checkpoint holds offsets of one cluster: another one under the same data gets its own.
-        checkpoint = self._options.data / "checkpoint" / re.sub(r"[^\w-]", "_", cluster_id)
-        log_dir = str(self._options.data / "logs")
+        checkpoint = self._data / "checkpoint" / re.sub(r"[^\w-]", "_", cluster_id)
+        log_dir = str(self._data / "logs")
         return self._make_part("job", ["--checkpoint", str(checkpoint), "--log-dir", log_dir])
 
     def _make_parts(self) -> list[Part]:
@@ -344,23 +299,24 @@ class Stack:
         from weir.stack.topics import cluster_id
 
         self._prepare_topics()
+        given, settings = self._args, self._settings
         args = {
-            "proxy": ["--listen", self._options.listen],
-            "admin": ["--listen", self._options.admin],
+            "proxy": ["--listen", address_text(*given.listen)],
+            "admin": ["--listen", address_text(*given.admin)],
         }
         if self._pulsar_admin:
             args["admin"] += ["--upstream", self._pulsar_admin]
         if self._pulsar:
-            listen = self._options.pulsar_listen
-            unknown = listen.endswith(":0") or listen.startswith(("0.0.0.0:", "[::]:"))
-            if not (self._settings.binary_address or unknown):
+            (host, port), listen = given.pulsar_listen, address_text(*given.pulsar_listen)
+            unknown = not port or host in ("0.0.0.0", "::")
+            if not (settings["http"].binary_address or unknown):
                 # Lookups over HTTP lead to the proxy as well.
                 args["admin"] += ["--binary-address", listen]
             # The settings name one proxy, and this is another.
-            name = ["--id", f"{self._settings.proxy_id}-pulsar"] if self._settings.proxy_id else []
+            name = ["--id", f"{settings['proxy'].id}-pulsar"] if settings["proxy"].id else []
             args[PULSAR_PROXY] = ["--pulsar", self._pulsar, "--listen", listen, *name]
-        backlogs = self._settings.backlog.enabled
-        if self._settings.collect.quotas_from_kafka or backlogs:
+        backlogs = settings["backlog"].enabled
+        if settings["collect"].quotas_from_kafka or backlogs:
             args["collect"] = ["--stand-by"]  # another one that takes over must not end all the rest
         if self._pulsar_admin and backlogs:
             args[PULSAR_COLLECTOR] = ["--stand-by", "--no-usage", "--admin", self._pulsar_admin]
@@ -368,22 +324,22 @@ class Stack:
         return job + [self._make_part(name, words) for name, words in args.items()]
 
     def _make_part(self, name: str, own: list[str]) -> Part:
-        options, data, local = self._options, self._options.data, self._settings.local
-        settings = ["--settings", options.settings_file] if options.settings_file else []
+        file = self._args.settings
+        settings = ["--settings", str(Path(file).absolute())] if file else []
         return Part(
             name,
             [*_WHAT.get(name, ()), "--kafka", self.bootstrap, *settings, "--metrics", "127.0.0.1:0", *own],
             command=_COMMANDS.get(name, name),
-            log=data / "logs" / f"{name}.log",
-            run_dir=data / "run",
+            log=self._data / "logs" / f"{name}.log",
+            run_dir=self._data / "run",
             start_s=_START_S,
-            restarts_max=local.restarts_max,
+            restarts_max=self._settings["local"].restarts_max,
         )
 
     @property
     def cluster(self) -> Cluster:
         """Where Weir's topics are, with the login of who looks at them."""
-        kafka = self._settings.kafka
+        kafka = self._settings["kafka"]
         return Cluster(
             self.bootstrap, Topics(kafka.topic_prefix), kafka.client, topics_kept_ms=kafka.topics_kept_ms
         )

@@ -82,6 +82,11 @@ class LocalPulsar(LocalServer):
         token: sent as bearer with the questions whether it is ready, for brokers with authentication.
         heap_mb: limit of its heap, MiB; its direct memory may be 1 GiB besides.
         options: further options of its JVM.
+
+    Attributes:
+        service: `HOST:PORT` of the binary protocol.
+        admin: URL of the admin API, without a slash at its end.
+        log: what it says.
     """
 
     name = "Pulsar"
@@ -99,27 +104,13 @@ class LocalPulsar(LocalServer):
         options: tuple[str, ...] = (),
     ) -> None:
         super().__init__(Path(data_dir).absolute())
-        self._port = port or free_port()
-        self._admin_port = admin_port or free_port()
+        self._port, self._admin_port = port or free_port(), admin_port or free_port()
+        self.service, self.admin = f"{HOST}:{self._port}", f"http://{HOST}:{self._admin_port}"
+        self.log = self.data_dir / "pulsar.log"
         self._properties = dict(properties or {})
         self._token = token
         self._heap_mb = heap_mb
         self._options = options
-
-    @property
-    def service(self) -> str:
-        """`HOST:PORT` of the binary protocol."""
-        return f"{HOST}:{self._port}"
-
-    @property
-    def admin(self) -> str:
-        """URL of the admin API, without a slash at its end."""
-        return f"http://{HOST}:{self._admin_port}"
-
-    @property
-    def log(self) -> Path:
-        """What it says."""
-        return self.data_dir / "pulsar.log"
 
     def _begin(self) -> None:
         self.data_dir.mkdir(parents=True, exist_ok=True)

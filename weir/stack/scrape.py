@@ -83,7 +83,7 @@ def _labelled(line: str, part: str) -> str:
     return f'{name}{{part="{part}"}} {value}'
 
 
-class MetricsServer:
+class MetricsServer(MetricsListener):
     """Serves `/metrics` in a thread of its own; `sources` are asked at every request, see `joined`.
 
     Raises:
@@ -112,21 +112,15 @@ class MetricsServer:
                 """A scrape every few seconds is not worth a line."""
 
         try:
-            self._server = MetricsListener(address, Handler, tls)
+            super().__init__(address, Handler, tls)
         except OSError as taken:
             where = address_text(*address)
             raise WeirError(f"{where} cannot be used for metrics: {taken.strerror}") from taken
         # Who stops it waits for so long.
-        serve = partial(self._server.serve_forever, poll_interval=_POLL_S)
-        self._thread = threading.Thread(target=serve, name="metrics", daemon=True)
-        self._thread.start()
-
-    @property
-    def url(self) -> str:
-        """Where it is."""
-        return self._server.url
+        serve = partial(self.serve_forever, poll_interval=_POLL_S)
+        threading.Thread(target=serve, name="metrics", daemon=True).start()
 
     def stop(self) -> None:
         """Stop serving."""
-        self._server.shutdown()
-        self._server.server_close()
+        self.shutdown()
+        self.server_close()

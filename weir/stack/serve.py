@@ -5,19 +5,18 @@ import os
 import shlex
 from collections.abc import Callable
 from contextlib import ExitStack
-from pathlib import Path
 from typing import Any, Final
 
 from enforcer.host.doors.certificates import WatchedContext
 from enforcer.host.doors.listening import listen_at
 from streaming.contract.errors import ConfigError, Problem, WeirError
-from streaming.contract.topics import address_text
+from streaming.policy.files import load_policies
 from streaming.policy.settings import read_settings
-from weir.foreground import StopSignal, forget_ready_file, host_port, write_ready_file
+from weir.foreground import StopSignal, forget_ready_file, write_ready_file
 from weir.log import teller
 from weir.options import check_client
 from weir.settings_file import SECTIONS
-from weir.stack.local import POLL_S, Stack, StackOptions, StackSettings
+from weir.stack.local import POLL_S, Stack
 from weir.stack.scrape import MetricsServer
 
 _SCRAPE_S: Final = 1.0
@@ -46,7 +45,7 @@ def serve(
         ConfigError: a policy or settings file is wrong; nothing was started.
         WeirError: a part failed; all others were stopped.
     """
-    options, settings = _options(args, policies), _settings(args.settings)
+    entries, settings = None if policies is None else load_policies(policies), _settings(args.settings)
     stack: Stack | None = None
 
     def force() -> None:
@@ -55,16 +54,17 @@ def serve(
         os._exit(_FORCED)
 
     stop = StopSignal(force).install()
-    stack = Stack(options, settings, stop, _say)
+    stack = Stack(args, entries, settings, stop, _say)
     with ExitStack() as held:
         # Whatever fails: who is not stopped is killed with us.
         held.callback(stack.stop)
         stack.take_data_dir()
-        _check_port(options.listen, "--listen")
-        _check_port(options.admin, "--admin")
-        if options.pulsar:
-            _check_port(options.pulsar_listen, "--pulsar-listen")
-        tls = None if settings.tls is None else WatchedContext.of_metrics(settings.tls)
+        _check_port(args.listen, "--listen")
+        _check_port(args.admin, "--admin")
+        if args.pulsar:
+            _check_port(args.pulsar_listen, "--pulsar-listen")
+        own = settings["proxy"].tls
+        tls = None if own is None else WatchedContext.of_metrics(own)
         server = MetricsServer(args.metrics, stack.metrics_sources, _SCRAPE_S, tls)
         held.callback(server.stop)
         # Not before: it may be that of another one, which goes on.
@@ -73,7 +73,7 @@ def serve(
             held.callback(args.ready_file.unlink, missing_ok=True)
         held.callback(_tell, stop)
         if stack.start():
-            _announce(stack, server, args, pulsar_tls=settings.pulsar_tls)
+            _announce(stack, server, args, pulsar_tls=settings["pulsar"].tls is not None)
             ended = meanwhile(stack, stop)
             while not ended and not stop.wait(POLL_S):
                 if stack.look() and all(part.ready for part in stack.parts):
@@ -112,27 +112,7 @@ def reached(kafka: object, settings: str | None) -> str:
     return f"--kafka {kafka}" + (f" --settings {shlex.quote(settings)}" if settings else "")
 
 
-def _options(args: argparse.Namespace, policies: str | None) -> StackOptions:
-    from streaming.policy.files import load_policies
-
-    listen, admin, pulsar_listen = (
-        address_text(*address) for address in (args.listen, args.admin, args.pulsar_listen)
-    )
-    return StackOptions(
-        policies=None if policies is None else load_policies(policies),
-        kafka=args.kafka,
-        pulsar=args.pulsar,
-        pulsar_admin=args.pulsar_admin,
-        pulsar_listen=pulsar_listen,
-        listen=listen,
-        admin=admin,
-        data=args.data.absolute(),
-        settings_file=args.settings and str(Path(args.settings).absolute()),
-        restart=args.restart,
-    )
-
-
-def _settings(file: str | None) -> StackSettings:
+def _settings(file: str | None) -> dict[str, Any]:
     """Every section, those of the parts too: a mistake in them must not show only after Kafka has started.
 
     Raises:
@@ -149,22 +129,12 @@ def _settings(file: str | None) -> StackSettings:
         raise ConfigError(sorted(set(problems), key=lambda problem: problem.line))
     for part in ("", *read["kafka"].parts):
         check_client(read["kafka"].client_of(part), file, part)
-    return StackSettings(
-        kafka=read["kafka"],
-        local=read["local"],
-        collect=read["collect"],
-        backlog=read["backlog"],
-        proxy_id=read["proxy"].id or "",
-        binary_address=read["http"].binary_address,
-        tls=read["proxy"].tls,
-        pulsar_tls=read["pulsar"].tls is not None,
-    )
+    return read
 
 
-def _check_port(address: str, option: str) -> None:
-    host, port = host_port(address)
-    if port:
+def _check_port(address: tuple[str, int], option: str) -> None:
+    if address[1]:
         try:
-            listen_at((host, port)).close()
+            listen_at(address).close()
         except WeirError as error:
             raise WeirError(f"{error}; choose another address with {option}") from error

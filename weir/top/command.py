@@ -43,11 +43,10 @@ def run(args: argparse.Namespace) -> int:
     """Show it once or until a signal; raises WeirError: the cluster does not answer or has no such topics."""
     # Here and not above: `weir --help` must not load a Kafka client.
     from weir.foreground import StopSignal, unless_interrupted
-    from weir.top.screen import show, watch
-    from weir.top.topics import RecentPast
+    from weir.top.screen import RecentPast, show, watch
 
-    past = RecentPast(cluster_of(args))
     asked = {"by": args.by, "name": args.name, "limit": args.limit}
+    past = RecentPast(cluster_of(args))
     with unless_interrupted(past.close, quietly=args.watch is not None):
         if args.watch is None:
             show(past, asked, as_json=args.json)

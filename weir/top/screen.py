@@ -1,7 +1,8 @@
-"""`weir top` as it is printed: a table that fits the terminal, or JSON."""
+"""`weir top`: the view over all laws, from the recent past, as a table that fits the terminal, or as JSON."""
 
 import sys
 from collections.abc import Callable, Mapping
+from contextlib import ExitStack, closing
 from typing import Any, Final
 
 import orjson
@@ -11,13 +12,22 @@ from rich.table import Table
 from rich.text import Text
 
 from enforcer.control.answers.shown import page, summary
+from enforcer.control.entities.feed import REPORTS, REQUESTS, decisions_of, reports_of
+from enforcer.control.entities.table import SLOT_MS, SLOTS
+from enforcer.control.entities.view import EntityView
 from streaming.contract.errors import WeirError
 from streaming.contract.printable import printable, printable_array, printable_lines
+from streaming.contract.topics import Cluster
+from streaming.kafka_io.policy_topic import TIMEOUT_S, PolicyReader
+from streaming.kafka_io.reader import Reader
+from streaming.policy.policy_set import PolicySet
 from weir.backlog.table import human_seconds
 from weir.foreground import StopSignal, interruptible
+from weir.logs.times import wall_ms
 from weir.top.console import TableConsole
-from weir.top.topics import BACK_MS, RecentPast
 
+BACK_MS: Final = SLOTS * SLOT_MS
+"""So far back is read: what the view keeps of the past, and many life times of what stands."""
 Asked = Mapping[str, Any]
 Ask = Callable[[Callable[[], int]], int]
 """Does work that waits for Kafka, until a stop."""
@@ -26,6 +36,36 @@ _NEAR: Final = 0.8
 _WIDE: Final = 110
 """Columns from which on there is room for the bar and for the policy that says so."""
 _UNITS: Final = ((1e9, "G"), (1e6, "M"), (1e3, "k"))
+
+
+class RecentPast(ExitStack):
+    """Reads what Weir's topics say of it, and later on what has come since; `view` is what is known."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        super().__init__()
+        self._in_force = PolicySet()
+        self.view = EntityView(lambda: self._in_force)
+        self.bootstrap = cluster.bootstrap
+        self._topics = cluster.topics
+        self._policies = self.enter_context(PolicyReader(cluster, told_max=0))
+        self._reader = self.enter_context(closing(Reader(cluster.bootstrap, cluster.client)))
+
+    def read(self) -> int:
+        """Read to where the topics end now; the time then, ms since the epoch.
+
+        Raises:
+            WeirError: no such topics, or the cluster does not answer.
+        """
+        now_ms = wall_ms()
+        self._in_force = self._policies.read(TIMEOUT_S).timeline.at(now_ms)
+        since_ms, reader = now_ms - BACK_MS, self._reader
+        # Limits before what is measured against them.
+        for message in reader.read_on(reader.spans(self._topics.decisions, since_ms)):
+            self.view.take_decisions(decisions_of(message))
+        for topic, readers in ((self._topics.usage, REPORTS), (self._topics.requests, REQUESTS)):
+            for message in reader.read_on(reader.spans(topic, since_ms)):
+                self.view.take_reports(reports_of(message, readers))
+        return wall_ms()
 
 
 def show(past: RecentPast, asked: Asked, *, as_json: bool, ask: Ask = interruptible) -> None:

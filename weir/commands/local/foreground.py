@@ -3,7 +3,7 @@
 import argparse
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from streaming.contract.errors import WeirError
 from weir.foreground import StopSignal, forget_ready_file, private_folder, write_ready_file
@@ -31,19 +31,14 @@ def _property(text: str) -> tuple[str, str]:
 
 
 def serve(
-    broker: LocalServer,
-    kept: tuple[str, ...],
-    *,
-    ready: Callable[[], str],
-    described: Callable[[], Mapping[str, Any]],
-    address: tuple[str, int],
-    ready_file: Path | None,
+    broker: LocalServer, kept: tuple[str, ...], address: tuple[str, int], ready_file: Path | None, where: str,
+    described: Mapping[str, str],
     prepare: Callable[[Callable[[str], None], Callable[[], bool]], None] = lambda say, stopping: None,
-) -> int:
+) -> int:  # fmt: skip
     """Run it until SIGINT or SIGTERM; a second one kills it.
 
-    The names of what it keeps begin as `kept` says (`private_folder`). Once it is ready `ready` makes the
-    line that says where it is, `described` the ready file. `prepare` brings what has to be there before.
+    The names of what it keeps begin as `kept` says (`private_folder`). Once it is ready a line says `where`,
+    and the ready file what is `described`. `prepare` brings what has to be there before.
 
     Raises:
         WeirError: it did not start, or ended by itself.
@@ -57,8 +52,8 @@ def serve(
         prepare(_say, lambda: stop.asked)
         print(f"starting {broker.name} in {broker.data_dir} ...", flush=True)
         broker.start(stopping=lambda: stop.asked)
-        print(f"{ready()}; Ctrl-C stops it", flush=True)
-        write_ready_file(ready_file, described())
+        print(f"{broker.name.lower()} is ready on {where}; Ctrl-C stops it", flush=True)
+        write_ready_file(ready_file, {**described, "pid": broker.pids[0]})
         while not stop.wait(_CHECK_S):
             for child in broker.children:
                 if not child.alive():

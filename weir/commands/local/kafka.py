@@ -38,11 +38,5 @@ def run(args: argparse.Namespace) -> int:
         auto_create_topics=args.auto_create,
         properties=dict(args.property),
     )
-    return serve(
-        kafka,
-        KEPT,
-        ready=lambda: f"kafka is ready on {kafka.bootstrap}",
-        described=lambda: {"kafka": kafka.bootstrap, "pid": kafka.pids[0]},
-        address=(args.listen, args.port),
-        ready_file=args.ready_file,
-    )
+    address = args.listen, args.port
+    return serve(kafka, KEPT, address, args.ready_file, kafka.bootstrap, {"kafka": kafka.bootstrap})

@@ -44,12 +44,6 @@ def run(args: argparse.Namespace) -> int:
         token=read_token(args.token_file),
         heap_mb=args.heap,
     )
-    return serve(
-        pulsar,
-        KEPT,
-        ready=lambda: f"pulsar is ready on {pulsar.service}, its admin API on {pulsar.admin}",
-        described=lambda: {"pulsar": pulsar.service, "pulsar_admin": pulsar.admin, "pid": pulsar.pids[0]},
-        address=(HOST, args.port),
-        ready_file=args.ready_file,
-        prepare=prepare,
-    )
+    where = f"{pulsar.service}, its admin API on {pulsar.admin}"
+    described = {"pulsar": pulsar.service, "pulsar_admin": pulsar.admin}
+    return serve(pulsar, KEPT, (HOST, args.port), args.ready_file, where, described, prepare)

@@ -111,18 +111,13 @@ def _files(patient: Patient) -> Mapping[str, tuple[str, bool]]:
         if path:
             found.setdefault(path, (name, authorities))
 
-    served: dict[str, TlsSettings | None] = {
-        "proxy": patient.proxy.tls, "pulsar": patient.pulsar.tls, "admin": patient.admin.tls
-    }  # fmt: skip
-    for section, tls in served.items():
+    for section in ("proxy", "pulsar", "admin"):
+        tls: TlsSettings | None = getattr(patient, section).tls
         if tls is not None:
             add(tls.certificate, f"{section}.tls.certificate", False)
             add(tls.client_ca, f"{section}.tls.client_ca", True)
-    asking: dict[str, UpstreamTlsSettings | None] = {
-        "proxy": patient.proxy.upstream_tls, "pulsar": patient.pulsar.upstream_tls,
-        "http": patient.http.upstream_tls,
-    }  # fmt: skip
-    for section, upstream in asking.items():
+    for section in ("proxy", "pulsar", "http"):
+        upstream: UpstreamTlsSettings | None = getattr(patient, section).upstream_tls
         if upstream is not None:
             add(upstream.certificate, f"{section}.upstream_tls.certificate", False)
             add(upstream.ca, f"{section}.upstream_tls.ca", True)

@@ -82,10 +82,8 @@ def _is_announced(name: str, settings: DoorSettings) -> bool:
 
 def settings_of(door: Door, patient: Patient) -> DoorSettings:
     """The section for this door."""
-    sections: dict[str, DoorSettings] = {
-        "proxy": patient.proxy, "pulsar": patient.pulsar, "admin": patient.admin
-    }  # fmt: skip
-    return sections[door.section]
+    section: DoorSettings = getattr(patient, door.section)
+    return section
 
 
 def check_doors(patient: Patient) -> Iterator[Finding]:

@@ -34,7 +34,7 @@ Versions = Mapping[int, tuple[int, int]]
 """First and last version by API."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True)
 class Visit:
     """What came of it.
 
@@ -86,34 +86,27 @@ async def refuse_old(addresses: Sequence[Address], tls: ssl.SSLContext | None) -
 
 
 async def _try(address: Address, topics: Sequence[str], tls: bool, limit_s: float) -> Visit:
-    found: dict[str, Any] = {"reached": False}
+    """Put down what is told, as far as it goes; a handshake that fails is one with somebody."""
+    found = Visit(address=address, reached=tls)
     # Whatever ends it, it wants something else of its clients: TLS, a certificate, a login.
     with suppress(OSError, WeirError, ValueError, EOFError):
-        async with asyncio.timeout(limit_s):
-            async with connected(address, unverified() if tls else None) as (reader, writer):
-                found["reached"] = True
-                await _talk(reader, writer, topics, found)
-    # A handshake that fails is one with somebody.
-    return Visit(address=address, **found | ({"reached": True} if tls else {}))
-
-
-async def _talk(
-    reader: asyncio.StreamReader, writer: asyncio.StreamWriter, topics: Sequence[str], found: dict[str, Any]
-) -> None:
-    """Put down what is told, as far as it goes."""
-    found["versions"] = await _versions(reader, writer)
-    asked = {
-        "Topics": [{"Name": name.encode()} for name in topics],
-        "AllowAutoTopicCreation": False,
-        "IncludeTopicAuthorizedOperations": True,
-    }
-    told = await _ask(reader, writer, METADATA, _METADATA_VERSION, asked)
-    found["answered"] = True
-    found["allowed"] = {
-        one["Name"].decode("utf-8", "replace"): one["TopicAuthorizedOperations"]
-        for one in told["Topics"]
-        if not one["ErrorCode"]
-    }
+        context = unverified() if tls else None
+        async with asyncio.timeout(limit_s), connected(address, context) as (reader, writer):
+            found.reached = True
+            found.versions = await _versions(reader, writer)
+            asked = {
+                "Topics": [{"Name": name.encode()} for name in topics],
+                "AllowAutoTopicCreation": False,
+                "IncludeTopicAuthorizedOperations": True,
+            }
+            told = await _ask(reader, writer, METADATA, _METADATA_VERSION, asked)
+            found.answered = True
+            found.allowed = {
+                one["Name"].decode("utf-8", "replace"): one["TopicAuthorizedOperations"]
+                for one in told["Topics"]
+                if not one["ErrorCode"]
+            }
+    return found
 
 
 async def _versions(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> Versions:
@@ -122,12 +115,9 @@ async def _versions(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) 
 
 
 async def _ask(
-    reader: asyncio.StreamReader,
-    writer: asyncio.StreamWriter,
-    key: int,
-    version: int,
+    reader: asyncio.StreamReader, writer: asyncio.StreamWriter, key: int, version: int,
     values: Mapping[str, Any],
-) -> Mapping[str, Any]:
+) -> Mapping[str, Any]:  # fmt: skip
     """One question; raises OSError, EOFError or WeirError if there is no answer to it."""
     body = struct.pack(">hhih", key, version, key, -1) + request_layout(key, version).write(values)
     writer.write(struct.pack(">i", len(body)) + body)

@@ -1,4 +1,4 @@
-"""Plans as one page that needs nothing from elsewhere: HTML with its style and pictures in it.
+"""Plans as one page that needs nothing from elsewhere: HTML with its style and pictures in it, bars by hour.
 
 It looks as the console does, light and dark, on a phone and on paper.
 """
@@ -11,14 +11,13 @@ from xml.etree.ElementTree import Element, SubElement, tostring
 from streaming.contract.printable import printable
 from streaming.log.writing import write_lines
 from weir.logs.times import moment
-from weir.plan.comparison import HELPED, HOUR_MS, HURT, SAME, Row, flips
+from weir.plan.comparison import HELPED, HOUR_MS, HURT, SAME, Counts, Row, flips
 from weir.plan.delays import PERCENTILES
 from weir.plan.run import Planned
 from weir.plan.shown import words
-from weir.plan.shown.pictures import bars, held, hours, strip
 from weir.plan.shown.words import duration, entries, overshot
 from weir.plan.sides import Plan
-from weir.plan.verdicts import REFUSED, THROTTLED
+from weir.plan.verdicts import ALLOWED, REFUSED, THROTTLED
 from weir.plan.waiting.queues import HELD_MAX_MS, TRIES
 
 SHOWN: Final = 100
@@ -31,6 +30,12 @@ _HOW: Final = (
     f" then and tries again what was refused, {TRIES} times and for {HELD_MAX_MS // 60_000} minutes at most; "
     "what would come later still is given up and counts as refused. The truth lies between the two.",
 )
+HOURS_MAX: Final = 24 * 31
+"""A longer log is drawn up to here."""
+_HEIGHT: Final = 40.0
+_WIDTHS: Final = ((1.0, 9.0), (2.5, 6.0))
+"""Of a bar, from where on and how wide, before and after: of 11 an hour."""
+_STEP: Final = 11.0
 
 
 def write_page(file: str, planned: Planned) -> None:
@@ -185,3 +190,43 @@ def _text(parent: Element, tag: str, text: str, kind: str = "") -> Element:
     element = SubElement(parent, tag, {"class": kind} if kind else {})
     element.text = printable(text)
     return element
+
+
+def held(counts: Counts, side: int) -> float:
+    """The part of all decisions that was refused or had to wait."""
+    total = int(counts.outcomes[side].sum())
+    return (total - int(counts.outcomes[side, ALLOWED])) / total if total else 0.0
+
+
+def hours(known: Iterable[int]) -> range:
+    """All hours from the first to the last of some."""
+    listed = sorted(known)
+    return range(listed[0], min(listed[-1] + 1, listed[0] + HOURS_MAX))
+
+
+def bars(counted: Mapping[int, Counts], between: range) -> list[tuple[int, int]]:
+    """How many decisions were held back in each of the hours, before and after."""
+    none = Counts()
+    found = [counted.get(hour, none).outcomes for hour in between]
+    return [tuple(int(side.sum() - side[ALLOWED]) for side in each) for each in found]  # type: ignore[misc]
+
+
+def strip(counts: list[tuple[int, int]], kind: str = "") -> Element:
+    """Bars side by side; as wide as there is room."""
+    most = max((max(each) for each in counts), default=0) or 1
+    before, after = (max(each[side] for each in counts) for side in range(2))
+    told = f"Held back by hour: at most {before:,} before, {after:,} after."
+    svg = Element("svg", {
+        "class": f"strip {kind}".strip(), "viewBox": f"0 0 {_STEP * len(counts):g} {_HEIGHT:g}",
+        "preserveAspectRatio": "none", "role": "img", "aria-label": told,
+    })  # fmt: skip
+    for side, name in enumerate(("before", "after")):
+        left, width = _WIDTHS[side]
+        for place, each in enumerate(counts):
+            height = _HEIGHT * each[side] / most
+            if height:
+                SubElement(svg, "rect", {
+                    "class": name, "x": f"{_STEP * place + left:g}", "y": f"{_HEIGHT - height:.2f}",
+                    "width": f"{width:g}", "height": f"{height:.2f}",
+                })  # fmt: skip
+    return svg

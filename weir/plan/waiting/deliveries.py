@@ -12,12 +12,12 @@ from streaming.columns.outputs import DecisionRows
 from streaming.laws.dispatch.deliveries import Deliveries
 from streaming.laws.dispatch.law import LEVELS, SEEN_BYTES, SEEN_ENTRIES, SEEN_MSGS
 from streaming.laws.dispatch.table import SEEN, DispatchTable
-from streaming.laws.law import FOR_EVER, Batch
+from streaming.laws.law import Batch
 from streaming.policy.dispatch_limits import NOT_LIMITED
 from streaming.policy.policy_set import Section
 from streaming.policy.timeline import PolicyTimeline
 from weir.plan.verdicts import THROTTLED, Verdicts
-from weir.plan.waiting.queues import HELD_MAX, NOBODY, deliver
+from weir.plan.waiting.queues import HELD_MAX, NOBODY, Waiting, deliver
 
 _deliver = machine(deliver)
 _GIVEN: Final = np.dtype(
@@ -29,7 +29,7 @@ _GIVEN: Final = np.dtype(
 """What is known of a delivery: when it was made, what it held, to whom, and in whose counters it counts."""
 
 
-class DeliveriesThatWait:
+class DeliveriesThatWait(Waiting):
     """One delivery of a subscription at a broker after the other.
 
     Args:
@@ -38,8 +38,6 @@ class DeliveriesThatWait:
     Attributes:
         beyond: so many were made early since more than HELD_MAX waited.
     """
-
-    closed = FOR_EVER
 
     def __init__(self, timeline: PolicyTimeline) -> None:
         self.beyond = 0
@@ -50,7 +48,7 @@ class DeliveriesThatWait:
     def step(
         self, batch: Batch | None, decided: DecisionRows | None, recorded: Verdicts | None, upto: int
     ) -> tuple[Verdicts | None, Integers]:
-        """See `loop.Waiting`."""
+        """See `queues.Waiting`."""
         held, verdicts = self._held, self._verdicts
         if batch is not None and recorded is not None:
             held = np.concatenate([held, self._given(batch.events)])

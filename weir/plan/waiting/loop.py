@@ -19,45 +19,21 @@ most: beyond, requests that came last are given up, and deliveries are made.
 """
 
 from dataclasses import replace
-from typing import Final, Protocol
+from typing import Final
 
 import numpy as np
 
 from streaming.columns.byte_strings import Integers
 from streaming.columns.outputs import DecisionRows
-from streaming.laws.law import FOR_EVER, Batch, LawSpec
+from streaming.laws.law import Batch, LawSpec
 from streaming.policy.timeline import PolicyTimeline
 from weir.plan.verdicts import Judge, Limits, Verdicts, as_rows
 from weir.plan.waiting.deliveries import DeliveriesThatWait
-from weir.plan.waiting.queues import NOBODY
+from weir.plan.waiting.queues import NOBODY, Waiting
 from weir.plan.waiting.requests import RequestsThatWait
 from weir.plan.waiting.rounds import ReportsThatWait
 
 PASSES: Final = 3
-
-
-class Waiting(Protocol):
-    """A law's clients that wait.
-
-    Attributes:
-        beyond: so many could not wait since more than HELD_MAX did.
-        closed: of what is told by the round: all of these times (ms) is told.
-    """
-
-    beyond: int
-    closed: int
-
-    def step(
-        self, batch: Batch | None, decided: DecisionRows | None, recorded: Verdicts | None, upto: int
-    ) -> tuple[Verdicts | None, Integers]:
-        """What comes to be before a time of all so far, and the sources of those that still wait.
-
-        Args:
-            batch: what the law was asked next; its events are not changed. None: nothing.
-            decided: what it said of that as recorded.
-            recorded: what that comes to.
-            upto: ms; all that follows is of this time or later. FOR_EVER: nothing follows.
-        """
 
 
 def that_wait(law: LawSpec, timeline: PolicyTimeline) -> Waiting:
@@ -68,29 +44,15 @@ def that_wait(law: LawSpec, timeline: PolicyTimeline) -> Waiting:
         return DeliveriesThatWait(timeline)
     if law.name == "shares":
         return ReportsThatWait(law, timeline)
-    return SamplesThatWait(law) if law.name == "concurrency" else AsRecorded()
+    return SamplesThatWait(law) if law.name == "concurrency" else Waiting()
 
 
-class AsRecorded:
-    """Nobody waits."""
-
-    beyond, closed = 0, FOR_EVER
-
-    def step(
-        self, batch: Batch | None, decided: DecisionRows | None, recorded: Verdicts | None, upto: int
-    ) -> tuple[Verdicts | None, Integers]:
-        """What was recorded."""
-        return recorded, NOBODY
-
-
-class SamplesThatWait:
+class SamplesThatWait(Waiting):
     """No more in flight than the limit, which learns from that: one pass behind the other.
 
     Args:
         law: the law of concurrency.
     """
-
-    beyond, closed = 0, FOR_EVER
 
     def __init__(self, law: LawSpec) -> None:
         self._tables = [law.table.from_columns({}) for _ in range(PASSES)]
@@ -99,7 +61,7 @@ class SamplesThatWait:
     def step(
         self, batch: Batch | None, decided: DecisionRows | None, recorded: Verdicts | None, upto: int
     ) -> tuple[Verdicts | None, Integers]:
-        """See `Waiting`."""
+        """See `queues.Waiting`."""
         if batch is None or decided is None:
             return None, NOBODY
         samples = batch.events

@@ -11,9 +11,11 @@ import numpy as np
 
 from streaming.columns.byte_strings import Integers
 from streaming.columns.compilable import compilable
+from streaming.columns.outputs import DecisionRows
 from streaming.laws.dispatch.law import charge_row, last_to_free, roll_row
+from streaming.laws.law import FOR_EVER, Batch
 from streaming.laws.mutation.law import PERMISSIVE, REFUND, Events, Flags, Results, State, Terms, walk
-from weir.plan.verdicts import ALLOWED, EXACT_MAX, REFUSED, THROTTLED, Outcomes
+from weir.plan.verdicts import ALLOWED, EXACT_MAX, REFUSED, THROTTLED, Outcomes, Verdicts
 
 TRIES: Final = 10
 """How often a client asks for the same at most."""
@@ -26,6 +28,30 @@ NOT_DUE: Final = -1
 _LAST: Final = -1
 NOBODY: Final[Integers] = np.empty(0, dtype=np.int64)
 """Sources of what waits, where nothing does."""
+
+
+class Waiting:
+    """A law's clients that wait; of this one nobody does: all is as recorded.
+
+    Attributes:
+        beyond: so many could not wait since more than HELD_MAX did.
+        closed: of what is told by the round: all of these times (ms) is told.
+    """
+
+    beyond, closed = 0, FOR_EVER
+
+    def step(
+        self, batch: Batch | None, decided: DecisionRows | None, recorded: Verdicts | None, upto: int
+    ) -> tuple[Verdicts | None, Integers]:
+        """What comes to be before a time of all so far, and the sources of those that still wait.
+
+        Args:
+            batch: what the law was asked next; its events are not changed. None: nothing.
+            decided: what it said of that as recorded.
+            recorded: what that comes to.
+            upto: ms; all that follows is of this time or later. FOR_EVER: nothing follows.
+        """
+        return recorded, NOBODY
 
 
 @compilable

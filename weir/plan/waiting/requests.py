@@ -11,7 +11,7 @@ from streaming.columns.byte_strings import Integers
 from streaming.columns.compiled import machine
 from streaming.columns.limit_index import NOTHING
 from streaming.columns.outputs import DecisionRows
-from streaming.laws.law import FOR_EVER, Batch
+from streaming.laws.law import Batch
 from streaming.laws.mutation.batch import begin
 from streaming.laws.mutation.intake import resolved
 from streaming.laws.mutation.law import REFUND, Events, Flags, Results, State, Terms
@@ -23,7 +23,7 @@ from streaming.laws.row_fields import places
 from streaming.policy.timeline import PolicyTimeline
 from streaming.state.row_names import row_names
 from weir.plan.verdicts import REFUSED, Verdicts
-from weir.plan.waiting.queues import HELD_MAX, HELD_MAX_MS, NOBODY, NOT_DUE, ask
+from weir.plan.waiting.queues import HELD_MAX, HELD_MAX_MS, NOBODY, NOT_DUE, Waiting, ask
 
 _ask = machine(ask)
 _NUMBERS: Final = ("own_at", "of_ts", "mode", "items", "due", "tries", "row")
@@ -62,7 +62,7 @@ class _Requests(NamedTuple):
         return _Requests(rows, mutations, done, user, client_id, self.verdicts.behind(before.verdicts))
 
 
-class RequestsThatWait:
+class RequestsThatWait(Waiting):
     """One thing of a client on its way at a time, decided when it would have come.
 
     Args:
@@ -71,8 +71,6 @@ class RequestsThatWait:
     Attributes:
         beyond: so many were given up since more than HELD_MAX waited.
     """
-
-    closed = FOR_EVER
 
     def __init__(self, timeline: PolicyTimeline) -> None:
         self.beyond = self._since = 0
@@ -84,7 +82,7 @@ class RequestsThatWait:
     def step(
         self, batch: Batch | None, decided: DecisionRows | None, recorded: Verdicts | None, upto: int
     ) -> tuple[Verdicts | None, Integers]:
-        """See `loop.Waiting`."""
+        """See `queues.Waiting`."""
         held, said = self._held, None
         new = None if batch is None or recorded is None else self._asked(batch, recorded)
         first = min((int(each.rows["own_at"].min()) for each in (held, new) if each), default=upto)

@@ -16,7 +16,7 @@ from streaming.laws.shares.rounds import NO_SOURCE
 from streaming.policy.groups import round_rules
 from streaming.policy.timeline import PolicyTimeline
 from weir.plan.verdicts import ALLOWED, EXACT_MAX, THROTTLED, Verdicts, as_rows, nth, overshoot_of
-from weir.plan.waiting.queues import HELD_MAX_MS, NOBODY
+from weir.plan.waiting.queues import HELD_MAX_MS, NOBODY, Waiting
 
 _OF_ROWS = ("at", "ts", "period_ms", "source", "ticks", "counts", "throttled_ms", "group", "broker")
 
@@ -80,7 +80,7 @@ class _Members:
         )  # fmt: skip
 
 
-class ReportsThatWait:
+class ReportsThatWait(Waiting):
     """What the law of shares would have said, round by round.
 
     Args:
@@ -88,10 +88,8 @@ class ReportsThatWait:
         timeline: the policies, which go on while the log does.
 
     Attributes:
-        closed: see `loop.Waiting`.
+        closed: see `queues.Waiting`.
     """
-
-    beyond = 0
 
     def __init__(self, law: LawSpec, timeline: PolicyTimeline) -> None:
         self._law, self._timeline = law, timeline
@@ -102,7 +100,7 @@ class ReportsThatWait:
     def step(
         self, batch: Batch | None, decided: DecisionRows | None, recorded: Verdicts | None, upto: int
     ) -> tuple[Verdicts | None, Integers]:
-        """See `loop.Waiting`; reports of rounds that are not over by then wait for what follows."""
+        """See `queues.Waiting`; reports of rounds that are not over by then wait for what follows."""
         reports = self._held if batch is None else _behind(self._held, batch.events.reports)
         said, delays = list[DecisionRows](), list[Integers]()
 

@@ -34,7 +34,7 @@ class Demand:
         unusable: lines that are no events.
     """
 
-    of: dict[str, list[Any]] = field(default_factory=lambda: {law: [] for law in WEIGHTS})
+    of: dict[str, list[Any]] = field(default_factory=lambda: {law: [] for law in OF_LAWS})
     changes: list[PolicyChange] = field(default_factory=list)
     unusable: int = 0
 
@@ -99,10 +99,10 @@ class Demand:
         """When the stretch of a length begins in which most is wanted of a law: at the minute of its first
         event, which may come later in its ten minutes than a simulation lasts. 0: nothing is.
         """
-        bins: dict[int, float] = {}
+        (_, weight), bins = OF_LAWS[law], dict[int, float]()
         for event in self.of[law]:
             place = event.ts // BIN_MS
-            bins[place] = bins.get(place, 0.0) + WEIGHTS[law](event)
+            bins[place] = bins.get(place, 0.0) + weight(event)
         width = max(1, span_ms // BIN_MS)
         sums = {begin: sum(bins.get(begin + n, 0.0) for n in range(width)) for begin in bins}
         worst = max(sums, key=lambda begin: (sums[begin], -begin), default=0) * BIN_MS
@@ -119,7 +119,7 @@ class Demand:
             events = _busiest_groups(events)
         if len(events) <= SIMULATED_MAX:
             return events, 0
-        name, weight = NAMES[law], WEIGHTS[law]
+        name, weight = OF_LAWS[law]
         wanted: dict[Any, list[float]] = {}
         for event in events:
             own = wanted.setdefault(name(event), [0.0, 0.0])
@@ -150,19 +150,13 @@ def _busiest_groups(reports: list[GroupUsage]) -> list[GroupUsage]:
     return [replace(report, usage=tuple(one for one in report.usage if one[0] in kept)) for report in reports]
 
 
-NAMES: Final[dict[str, Callable[[Any], Any]]] = {
-    "mutation": lambda event: (event.user, event.client_id),
-    "shares": lambda event: event.broker,
-    "dispatch": lambda event: (event.broker, event.topic),
-    "concurrency": lambda event: event.partition,
-    "backlog": lambda event: event.topic,
-}
-"""Whose an event is."""
-WEIGHTS: Final[dict[str, Callable[[Any], float]]] = {
-    "mutation": lambda event: sum(event.mutations),
-    "shares": lambda event: sum(sum(report.counts) for _, report in event.usage),
-    "dispatch": lambda event: event.msgs,
-    "concurrency": lambda event: event.inflight,
-    "backlog": lambda event: sum(ledger.size for ledger in event.ledgers),
-}
-"""How much an event wants of its law."""
+OF_LAWS: Final[dict[str, tuple[Callable[[Any], Any], Callable[[Any], float]]]] = {
+    "mutation": (lambda event: (event.user, event.client_id), lambda event: sum(event.mutations)),
+    "shares": (
+        lambda event: event.broker, lambda event: sum(sum(report.counts) for _, report in event.usage)
+    ),
+    "dispatch": (lambda event: (event.broker, event.topic), lambda event: event.msgs),
+    "concurrency": (lambda event: event.partition, lambda event: event.inflight),
+    "backlog": (lambda event: event.topic, lambda event: sum(ledger.size for ledger in event.ledgers)),
+}  # fmt: skip
+"""Of each law: whose an event is, and how much it wants of the law."""

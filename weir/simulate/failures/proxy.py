@@ -17,6 +17,8 @@ from enforcer.core.reports import Acknowledged
 from enforcer.core.settings import ProxySettings
 from enforcer.laws.enforcement import NoUpstreams
 from enforcer.laws.shares.meter import Meter
+from streaming.columns.json_rows import objects
+from streaming.columns.packed import unpack
 from streaming.contract.events import PolicyChange
 from streaming.kafka_io.brokers_clock import BrokersClock
 from streaming.laws.registry import LAWS
@@ -90,9 +92,11 @@ class Proxy:
         self.context = Context(
             proxy_id=name, settings=settings or ProxySettings(), metrics=metrics or Metrics(1), topics=TOPICS,
             connection={}, clock=clock, brokers_ms=self._brokers.now_ms, policies=policies,
-            membership=self.membership, requests=_Requests(self), send_usage=self._send_usage,
+            membership=self.membership, requests=_Topic(self, TOPICS.requests),
+            send_usage=_Topic(self, TOPICS.usage).send,
             send_usage_pack=lambda value, _key: self._send_pack(value),
-            send_action=self._send_action, soon=lambda function: function(),
+            # Nobody here reads of blocks that began or ended.
+            send_action=lambda event, key, acked=None: True, soon=lambda function: function(),
             call_later=self.after, call_at=lambda ts, function: world.at(ts, self._while_on(function)),
             in_loop=lambda function: function(), ask_for_a_sign=self._ask_for_a_sign,
             upstreams=NoUpstreams(), connections=tuple,
@@ -150,23 +154,11 @@ class Proxy:
             if acked is not None:
                 acked(record_ms)
 
-    def _send_usage(
-        self, event: Mapping[str, Any], key: str, *, acked: Callable[[int | None], None] | None = None
-    ) -> bool:
-        self.send(TOPICS.usage, _LAW_OF[event["type"]], orjson.dumps(event), acked)
-        return True
-
-    def _send_action(
-        self, event: Mapping[str, Any], key: str, *, acked: Callable[[int | None], None] | None = None
-    ) -> bool:
-        """Nobody here reads of blocks that began or ended."""
-        return True
-
     def _send_pack(self, value: bytes) -> bool:
         world = self.world
-        law = self.world.traffic.job[0]
-        there = self.through(world.now) + self.place.up_ms
-        world.at(there, lambda: world.stand_packed(law, value))
+        for row in objects(*unpack(value)).to_pylist():
+            stand = partial(world.stand_usage, world.traffic.job[0], row)
+            world.at(self.through(world.now) + self.place.up_ms, stand)
         return True
 
     def _look(self) -> None:
@@ -228,17 +220,17 @@ class Proxy:
 _LAW_OF: Final = {kind: law.name for law in LAWS.by_name.values() for kind in law.readers}
 
 
-class _Requests:
-    """Takes events for `weir.requests` (core.law.Sender)."""
+class _Topic:
+    """Takes events of a proxy for a topic (core.law.Sender)."""
 
-    def __init__(self, proxy: Proxy) -> None:
-        self._proxy = proxy
+    def __init__(self, proxy: Proxy, name: str) -> None:
+        self._proxy, self._name = proxy, name
 
     def send(
         self, event: Mapping[str, Any], key: str, *, acked: Callable[[int | None], object] | None = None
     ) -> bool:
         """Hand an event over."""
-        self._proxy.send(TOPICS.requests, "mutation", orjson.dumps(event), acked)
+        self._proxy.send(self._name, _LAW_OF[event["type"]], orjson.dumps(event), acked)
         return True
 
     def room(self) -> bool:

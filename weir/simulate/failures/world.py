@@ -11,12 +11,11 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 import orjson
+from confluent_kafka import TIMESTAMP_LOG_APPEND_TIME, Message
 
 from enforcer.core.feeds.decisions import Read, decisions_in
 from enforcer.core.law import EnforcerLaw
-from streaming.columns.json_rows import objects
 from streaming.columns.outputs import DEAD_LETTER, Outputs
-from streaming.columns.packed import unpack
 from streaming.columns.records import Records
 from streaming.contract.events import PolicyChange
 from streaming.contract.topics import Topics
@@ -38,28 +37,6 @@ TICK_MS: Final = 5_000
 HISTORY_MS: Final = 600_000
 """Decisions that a proxy that starts can read back: as far as any law asks for (law.BACK_MAX_MS)."""
 TOPICS: Final = Topics()
-
-
-class Record:
-    """A record of `weir.decisions`, as confluent-kafka hands one over."""
-
-    def __init__(self, value: bytes, ts: int) -> None:
-        self._value, self._ts = value, ts
-
-    def value(self) -> bytes:
-        """Its bytes."""
-        return self._value
-
-    def key(self) -> bytes:
-        """No one's."""
-        return b""
-
-    def timestamp(self) -> tuple[int, int]:
-        """Its broker's time."""
-        return 2, self._ts
-
-    def headers(self) -> None:
-        """None: it is not packed."""
 
 
 @dataclass(kw_only=True, slots=True)
@@ -229,11 +206,6 @@ class World(Agenda):
         """An event for a law stands on `weir.usage` now."""
         self.stand(TOPICS.usage, law, value)
 
-    def stand_packed(self, law: str, value: bytes) -> None:
-        """The events of a packed record do."""
-        for row in objects(*unpack(value)).to_pylist():
-            self.stand_usage(law, row)
-
     def tell_alive(self, tell: "Callable[[Proxy], None]") -> None:
         """All proxies read what stands on `weir.usage` now."""
         for proxy in self.proxies:
@@ -255,9 +227,8 @@ class World(Agenda):
 
     def _spread(self, values: list[bytes]) -> None:
         """What was decided stands on `weir.decisions`, and is read."""
-        said = [
-            read for value in values for read in decisions_in(Record(value, self.now), self._readers)  # type: ignore[arg-type]
-        ]
+        records = (Message(value=value, timestamp=(TIMESTAMP_LOG_APPEND_TIME, self.now)) for value in values)
+        said = [read for record in records for read in decisions_in(record, self._readers)]
         self.history.append((self.now, said))
         while self.history[0][0] < self.now - HISTORY_MS:
             self.history.popleft()

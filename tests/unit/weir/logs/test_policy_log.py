@@ -17,7 +17,7 @@ def test_records_that_cannot_be_used_are_told_beside_the_changes(
     log = PolicyLog()
     log.take(b"{", 1_000)
     log.take(orjson.dumps({"type": "policy", "path": "broker", "value": None}), 2_000)
-    monkeypatch.setattr("weir.logs.policy_log.changes", lambda _cluster: log)
+    monkeypatch.setattr("streaming.kafka_io.policy_topic.read_policies", lambda _cluster, **_: log)
     assert cli.main(["policy", "log", "--json"]) == 0
     told = capsys.readouterr()
     assert orjson.loads(told.out)["entry"] == "broker"

@@ -4,9 +4,9 @@ import random
 
 import pytest
 
-from weir.logs import sorted_lines
+from weir.logs import dump
+from weir.logs.dump import SortedLines
 from weir.logs.dump_lines import Line
-from weir.logs.sorted_lines import SortedLines
 
 
 @pytest.mark.parametrize("run_bytes", [1, 3000, 10**9])
@@ -14,8 +14,8 @@ def test_they_come_in_order_from_memory_and_from_files(
     monkeypatch: pytest.MonkeyPatch, run_bytes: int
 ) -> None:
     """By time, rank, turn and arrival; one run, some, or one a line, of which few are open at a time."""
-    monkeypatch.setattr(sorted_lines, "RUN_BYTES", run_bytes)
-    monkeypatch.setattr(sorted_lines, "RUNS_MAX", 7)
+    monkeypatch.setattr(dump, "RUN_BYTES", run_bytes)
+    monkeypatch.setattr(dump, "RUNS_MAX", 7)
     draw = random.Random(1)
     given = [Line(draw.randrange(5), 1, draw.randrange(3), "t", 0, offset, -1, b"x") for offset in range(40)]
     draw.shuffle(given)

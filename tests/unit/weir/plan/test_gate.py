@@ -26,7 +26,7 @@ def tried(monkeypatch: pytest.MonkeyPatch) -> None:
     replayed = SimpleNamespace(decisions=[b"{}"], dead_letters=[b"{}"], write=lambda *_: None)
     planned = nullcontext(SimpleNamespace(replayed=replayed, plans=["tighter"]))
     monkeypatch.setattr("weir.plan.run.plan", lambda *_, **__: planned)
-    monkeypatch.setattr("weir.plan.gate.objections", lambda plan, *_: [f"{plan}: 1 newly refused"])
+    monkeypatch.setattr("weir.plan.run.objections", lambda plan, *_: [f"{plan}: 1 newly refused"])
 
 
 def test_the_gate_holds_where_nobody_reads_the_table(

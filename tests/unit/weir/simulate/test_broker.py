@@ -2,7 +2,7 @@
 
 from statistics import fmean
 
-from weir.simulate.broker import Broker
+from weir.simulate.run import Broker
 from weir.simulate.scenario import NS, Scenario
 
 

@@ -6,9 +6,8 @@ import orjson
 import pytest
 
 from weir.simulate.figures import contender, contenders, figures, run_figures, table
-from weir.simulate.run import Outcome
+from weir.simulate.run import Outcome, Second
 from weir.simulate.scenario import Scenario
-from weir.simulate.tally import Second
 
 SHORT = Scenario(seconds=9, slow_at=3, slow_for=3)
 PHASE = {

@@ -7,7 +7,7 @@ from streaming.laws.concurrency.algorithms import STATE
 from streaming.laws.concurrency.law import start, take
 from weir.simulate.draws import Draws
 from weir.simulate.figures import Contender, contenders
-from weir.simulate.limiter import Limiter
+from weir.simulate.run import Limiter
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,7 @@
 """Counts by second."""
 
+from weir.simulate.run import Tally
 from weir.simulate.scenario import NS
-from weir.simulate.tally import Tally
 
 
 def test_time_in_flight_is_spread_over_the_seconds() -> None:

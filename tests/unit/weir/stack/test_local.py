@@ -2,8 +2,10 @@
 
 import threading
 import time
+from argparse import Namespace
 from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -14,7 +16,7 @@ from streaming.contract.topics import Cluster
 from weir.foreground import StopSignal
 from weir.settings import CollectSettings, KafkaSettings, LocalSettings
 from weir.stack import local, topics
-from weir.stack.local import PULSAR_COLLECTOR, PULSAR_PROXY, Stack, StackOptions, StackSettings
+from weir.stack.local import PULSAR_COLLECTOR, PULSAR_PROXY, Stack
 from weir.stack.parts import Change
 
 OWN = "127.0.0.1:6650"
@@ -132,22 +134,16 @@ class World:
     ) -> Stack:
         """A stack with these options, started."""
         options = {
-            "policies": None, "kafka": None, "pulsar": None, "pulsar_admin": None, "settings_file": None,
-            "restart": False, "listen": "h:1", "admin": "h:2", "pulsar_listen": "h:3", **given,
+            "kafka": None, "pulsar": None, "pulsar_admin": None, "settings": None, "restart": False,
+            "listen": ("h", 1), "admin": ("h", 2), "pulsar_listen": ("h", 3), **given,
         }  # fmt: skip
-        made = Stack(
-            StackOptions(data=self._folder, **options),
-            StackSettings(
-                kafka=topics_of or KafkaSettings(),
-                local=LocalSettings(),
-                collect=collect or CollectSettings(),
-                backlog=backlog or BacklogSettings(),
-                proxy_id=proxy_id,
-                binary_address=binary_address,
-            ),
-            self.stop,
-            lambda line: None,
-        )
+        settings = {
+            "kafka": topics_of or KafkaSettings(), "local": LocalSettings(),
+            "collect": collect or CollectSettings(), "backlog": backlog or BacklogSettings(),
+            "proxy": SimpleNamespace(id=proxy_id), "http": SimpleNamespace(binary_address=binary_address),
+        }  # fmt: skip
+        args = Namespace(data=self._folder, **options)
+        made = Stack(args, None, settings, self.stop, lambda line: None)
         assert made.start() is starts
         return made
 
@@ -200,11 +196,19 @@ def test_a_local_pulsar_is_fetched_started_and_named(world: World) -> None:
 
 def test_lookups_over_http_need_an_address_that_is_known(world: World) -> None:
     """With port 0, or all addresses, it is not, and they are refused; one in the settings holds."""
-    for listen in ("h:0", "0.0.0.0:3", "[::]:3"):
+    for listen in (("h", 0), ("0.0.0.0", 3), ("::", 3)):
         world.stack(pulsar=OWN, pulsar_listen=listen).stop()
         assert "--binary-address" not in world.words["admin"]
     world.stack(pulsar=OWN, binary_address="weir.example:6650").stop()
     assert "--binary-address" not in world.words["admin"]
+
+
+def test_addresses_of_ipv6_are_passed_on_in_brackets(world: World) -> None:
+    """`pulsar://::1:16650` is no URL, and librdkafka finds no port in `::1:19092`."""
+    here = dict.fromkeys(("listen", "admin", "pulsar_listen"), ("::1", 19092))
+    world.stack(pulsar=OWN, **here).stop()
+    for name in ("proxy", "admin", PULSAR_PROXY):
+        assert world.words[name][world.words[name].index("--listen") + 1] == "[::1]:19092"
 
 
 def test_topics_are_made_as_the_settings_say(world: World, monkeypatch: pytest.MonkeyPatch) -> None:

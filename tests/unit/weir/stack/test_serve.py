@@ -16,6 +16,8 @@ from weir.commands.up import pulsar_service
 from weir.proxy_process import _described
 from weir.stack import serve
 
+PLAIN = SimpleNamespace(tls=None)
+
 
 class FakeStack:
     """A stack with a Pulsar proxy, and its metrics."""
@@ -56,7 +58,7 @@ def test_what_the_stack_itself_reads_of_the_settings(tmp_path: Path) -> None:
     """Sections of others too; what is wrong in them is named by its line, and not once Kafka has started."""
     file = tmp_path / "weir.yaml"
     file.write_text("http: {binary_address: 'weir.example:6650'}\n")
-    assert serve._settings(str(file)).binary_address == "weir.example:6650"
+    assert serve._settings(str(file))["http"].binary_address == "weir.example:6650"
     file.write_text("local: {kafka_port: 65536}\n")
     with pytest.raises(ConfigError, match="65535"):
         serve._settings(str(file))
@@ -74,15 +76,14 @@ def test_parts_are_stopped_in_order_whatever_fails_meanwhile(
         take_data_dir=list, start=lambda: False, stop=lambda: asked.append("stack"), metrics_sources={}
     )
     server: Any = SimpleNamespace(stop=lambda: asked.append("server"))
-    settings: Any = SimpleNamespace(tls=None)
-    options: Any = SimpleNamespace(listen="h:0", admin="h:0", pulsar=None)
-    given = {"_options": options, "_settings": settings, "Stack": stack, "MetricsServer": server}
+    given = {"_settings": {"proxy": PLAIN, "pulsar": PLAIN}, "Stack": stack, "MetricsServer": server}
     for name, made in given.items():
         monkeypatch.setattr(serve, name, lambda *words, made=made: made)
     monkeypatch.setattr(serve, "forget_ready_file", lambda path: None)
     monkeypatch.setattr("weir.stack.serve.StopSignal.install", lambda stop: None)
     # No plain file, so that taking it away fails.
-    args = Namespace(ready_file=tmp_path, settings=None, metrics=("h", 0))
+    free = dict.fromkeys(("listen", "admin", "metrics"), ("h", 0))
+    args = Namespace(ready_file=tmp_path, settings=None, pulsar=None, **free)
     with pytest.raises(OSError, match=re.escape(str(tmp_path))):
         serve.serve(args, None)
     assert asked == ["server", "stack"]
@@ -93,14 +94,13 @@ def test_a_second_one_leaves_the_ready_file_of_the_first(
     data: str, said: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     """The same words typed twice, or other data beside them: the first one went on unwatched."""
-    free: dict[str, Any] = dict.fromkeys(("listen", "admin"), "127.0.0.1:0")
-    options: Any = SimpleNamespace(data=tmp_path / data, kafka=None, pulsar=None, pulsar_admin=None, **free)
-    monkeypatch.setattr(serve, "_options", lambda args, policies: options)
-    monkeypatch.setattr(serve, "_settings", lambda file: SimpleNamespace(tls=None))
+    given: dict[str, Any] = dict.fromkeys(("kafka", "pulsar", "pulsar_admin", "settings"))
+    given |= dict.fromkeys(("listen", "admin"), ("127.0.0.1", 0)) | {"data": tmp_path / data}
+    monkeypatch.setattr(serve, "_settings", lambda file: {"proxy": PLAIN, "pulsar": PLAIN})
     monkeypatch.setattr("weir.stack.serve.StopSignal.install", lambda stop: None)
     (tmp_path / "data").mkdir()
     with (tmp_path / "data" / "up.lock").open("w") as first, socket.create_server(("127.0.0.1", 0)) as port:
-        args = Namespace(ready_file=tmp_path / "ready.json", settings=None, metrics=port.getsockname())
+        args = Namespace(ready_file=tmp_path / "ready.json", metrics=port.getsockname(), **given)
         args.ready_file.touch()
         fcntl.flock(first, fcntl.LOCK_EX)
         with pytest.raises(WeirError, match=said):
@@ -114,18 +114,14 @@ def test_an_address_that_cannot_be_listened_on_is_told_why(host: str, why: str) 
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
-        address = f"{host}:{taken.getsockname()[1]}"
-        said = f"cannot listen on {re.escape(address)}: .*{why}.*; choose another address with --listen"
+        address = host, taken.getsockname()[1]
+        where = re.escape(f"{host}:{address[1]}")
+        said = f"cannot listen on {where}: .*{why}.*; choose another address with --listen"
         with pytest.raises(WeirError, match=said):
             serve._check_port(address, "--listen")
 
 
-def test_addresses_of_ipv6_can_be_copied_into_clients(tmp_path: Path) -> None:
+def test_addresses_of_ipv6_can_be_copied_into_clients() -> None:
     """`pulsar://::1:16650` is no URL, and librdkafka finds no port in `::1:19092`."""
-    here = ("::1", 19092)
-    given = dict.fromkeys(("kafka", "pulsar", "pulsar_admin", "settings", "restart"))
-    args = Namespace(listen=here, admin=here, pulsar_listen=here, data=tmp_path, **given)
-    options = serve._options(args, None)
-    proxy: Any = SimpleNamespace(listen=here, metrics_url=None, ready=Event(), described={})
-    assert {options.listen, options.admin, options.pulsar_listen} == {"[::1]:19092"}
+    proxy: Any = SimpleNamespace(listen=("::1", 19092), metrics_url=None, ready=Event(), described={})
     assert _described(proxy)["listen"] == pulsar_service("[::1]:19092") == "[::1]:19092"

@@ -13,7 +13,7 @@ from streaming.contract.errors import WeirError
 from weir.cli import main
 from weir.foreground import StopSignal
 from weir.top import screen
-from weir.top.topics import RecentPast
+from weir.top.screen import RecentPast
 
 NOW = time.time_ns() // 1_000_000
 

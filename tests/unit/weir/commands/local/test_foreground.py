@@ -40,7 +40,7 @@ class FakeChild:
 class FakeBroker:
     """What is to be served."""
 
-    name = "Pulsar"
+    name, pids = "Pulsar", (7,)
 
     def __init__(self, folder: Path, then: Callable[["FakeBroker"], None]) -> None:
         self.data_dir = folder
@@ -71,15 +71,8 @@ def interrupt() -> None:
 
 def run(broker: FakeBroker, ready_file: Path, port: int = 0, **others: Any) -> int:
     """Serve it in the main thread."""
-    return serve(
-        broker,
-        ("pulsar",),
-        ready=lambda: "pulsar is ready on h:1",
-        described=lambda: {"pulsar": "h:1", "pid": 7},
-        address=("127.0.0.1", port),
-        ready_file=ready_file,
-        **others,
-    )
+    described = {"pulsar": "h:1"}
+    return serve(broker, ("pulsar",), ("127.0.0.1", port), ready_file, "h:1", described, **others)
 
 
 def test_it_says_where_it_is_and_stops_when_asked(

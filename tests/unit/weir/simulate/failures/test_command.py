@@ -9,8 +9,8 @@ import pytest
 from benchmarks.load.day import MIDNIGHT_MS, RUNAWAY_MS, TOMORROW, Day
 from streaming.laws.registry import LAWS
 from weir.cli import main
+from weir.simulate.command import NAMES
 from weir.simulate.failures.scenario import SCENARIOS, SPANS
-from weir.simulate.failures_command import NAMES
 
 AT_MS = MIDNIGHT_MS + RUNAWAY_MS[0] + 60_000
 BEFORE_MS, AFTER_MS = 90_000, 150_000
