@@ -1,14 +1,13 @@
 """Events that brokers send about themselves: round-trip times and backlogs (docs/contract.md 3.4, 3.5)."""
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any, Final, NamedTuple, TypeVar
+from typing import Any, Final, NamedTuple
 
 from streaming.contract.errors import BadEvent
+from streaming.contract.events import Event, listed
 from streaming.contract.fields import INT64_MAX, Fields, applied_ts, flag, full_topic_in, integer, shown, text
 
-Item = TypeVar("Item")
 _SAMPLE_FORM: Final = "[start_ns, rtt_ns, inflight, did_drop]"
 INT64_MIN: Final = -(2**63)
 NOTHING_ACKNOWLEDGED: Final = -1
@@ -16,13 +15,10 @@ NOTHING_ACKNOWLEDGED: Final = -1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Latency:
+class Latency(Event):
     """One finished request of a partition (docs/contract.md 3.4).
 
     Attributes:
-        id: name of the event, repeated in its decision.
-        ts: event time, ms since the epoch.
-        at: the time at which it is applied; differs from `ts` only in a dump of a log whose clock went back.
         partition: whose limit it moves.
         start_ns: when the request began, on the broker's own clock, of any origin.
         rtt_ns: how long it took; at least 1.
@@ -30,9 +26,6 @@ class Latency:
         did_drop: it was given up rather than answered.
     """
 
-    id: str
-    ts: int
-    at: int
     partition: str
     start_ns: int
     rtt_ns: int
@@ -57,19 +50,16 @@ class Sample(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Latencies:
+class Latencies(Event):
     """Finished requests of a partition, reported at once (docs/contract.md 3.4).
 
     Attributes:
-        id: name of the event; sample k, from 0, is called `<id>/<k>`.
-        ts, at, partition: as in Latency, of all of them.
-        samples: in order; None where the clock went back during the request.
+        partition: as in Latency.
+        samples: in order, number k from 0 on called `<id>/<k>`; None where the clock went back during the
+            request.
         wrong: says so, for the dead letter; None: all can be used.
     """
 
-    id: str
-    ts: int
-    at: int
     partition: str
     samples: tuple[Sample | None, ...]
     wrong: str | None
@@ -112,20 +102,16 @@ class Subscription:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Backlog:
+class Backlog(Event):
     """What a topic stores and who has read how far (docs/contract.md 3.5).
 
     Attributes:
-        id, ts, at: as in Latency.
         broker: who reports; empty if it does not say.
         topic: full name, `persistent://TENANT/NAMESPACE/TOPIC`.
         ledgers: oldest first.
         subscriptions: as sent.
     """
 
-    id: str
-    ts: int
-    at: int
     broker: str
     topic: str
     ledgers: tuple[Ledger, ...]
@@ -150,11 +136,11 @@ def latency(fields: Fields, name: str, ts: int) -> Latency | Latencies:
 
 
 def _latencies(fields: Fields, name: str, ts: int) -> Latencies:
-    listed = fields["samples"]
-    if type(listed) is not list:
-        raise BadEvent(f"samples: {shown(listed)}; a list of {_SAMPLE_FORM} was expected")
+    found = fields["samples"]
+    if type(found) is not list:
+        raise BadEvent(f"samples: {shown(found)}; a list of {_SAMPLE_FORM} was expected")
     samples, wrong = list[Sample | None](), None
-    for number, item in enumerate(listed):
+    for number, item in enumerate(found):
         one = _sample_fields(item)
         if one is None:
             raise BadEvent(f"samples[{number}]: {shown(item)}; {_SAMPLE_FORM} was expected")
@@ -211,11 +197,11 @@ def backlog(fields: Fields, name: str, ts: int) -> Backlog:
         BadEvent: a field is missing or wrong, ledgers are not in order, or a subscription comes twice.
     """
     topic = full_topic_in(fields)
-    ledgers = _list(fields, "ledgers", _ledger)
+    ledgers = listed(fields, "ledgers", _ledger)
     for number, (before, after) in enumerate(pairwise(ledgers), start=1):
         if after.id <= before.id:
             raise BadEvent(f"ledgers[{number}].id: {after.id}; more than {before.id} was expected")
-    subscriptions = _list(fields, "subscriptions", _subscription)
+    subscriptions = listed(fields, "subscriptions", _subscription)
     names: set[str] = set()
     for number, subscription in enumerate(subscriptions):
         if subscription.name in names:
@@ -255,19 +241,3 @@ def _subscription(item: Fields) -> Subscription:
 def _time(item: Fields, key: str) -> int | None:
     """A time in ms; null and absent both mean that there is none."""
     return None if item.get(key) is None else integer(item, key, None, maximum=INT64_MAX)
-
-
-def _list(fields: Fields, key: str, read: Callable[[Fields], Item]) -> tuple[Item, ...]:
-    found = fields.get(key)
-    if type(found) is not list:
-        problem = shown(found) if key in fields else "missing"
-        raise BadEvent(f"{key}: {problem}; a list of objects was expected")
-    items: list[Item] = []
-    for number, item in enumerate(found):
-        if type(item) is not dict:
-            raise BadEvent(f"{key}[{number}]: {shown(item)}; an object was expected")
-        try:
-            items.append(read(item))
-        except BadEvent as error:
-            raise BadEvent(f"{key}[{number}].{error.reason}") from error
-    return tuple(items)
