@@ -14,35 +14,16 @@ NOTHING_ACKNOWLEDGED: Final = -1
 """`entry` of a mark-delete position before a ledger's first entry."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Latency(Event):
-    """One finished request of a partition (docs/contract.md 3.4).
+class Sample(NamedTuple):
+    """One request of a partition that was answered, or never will be.
 
     Attributes:
-        partition: whose limit it moves.
-        start_ns: when the request began, on the broker's own clock, of any origin.
-        rtt_ns: how long it took; at least 1.
-        inflight: requests under way when it was admitted, itself included.
+        start_ns: when it was sent, on the steady clock of whoever sent it, of any origin.
+        rtt_ns: how long its answer took, at least 1.
+        inflight: requests in flight there at its sending, itself included.
         did_drop: it was given up rather than answered.
     """
 
-    partition: str
-    start_ns: int
-    rtt_ns: int
-    inflight: int
-    did_drop: bool
-
-
-class Sample(NamedTuple):
-    """One request that was answered, or never will be; several are reported in one event.
-
-    Attributes:
-        start_ns: when it was sent, on the enforcer's steady clock.
-        rtt_ns: how long its answer took, at least 1.
-        inflight: requests of this enforcer in flight at its sending, itself included.
-        did_drop: its answer will never come.
-    """
-
     start_ns: int
     rtt_ns: int
     inflight: int
@@ -50,18 +31,19 @@ class Sample(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Latencies(Event):
+class Latency(Event):
     """Finished requests of a partition, reported at once (docs/contract.md 3.4).
 
     Attributes:
-        partition: as in Latency.
-        samples: in order, number k from 0 on called `<id>/<k>`; None where the clock went back during the
-            request.
-        wrong: says so, for the dead letter; None: all can be used.
+        partition: whose limit they move.
+        samples: in order; None where the clock went back during the request.
+        alone: the event is its one sample; else number k, from 0, is called `<id>/<k>`.
+        wrong: says that a clock went back, for the dead letter; None: all can be used.
     """
 
     partition: str
     samples: tuple[Sample | None, ...]
+    alone: bool
     wrong: str | None
 
 
@@ -118,25 +100,27 @@ class Backlog(Event):
     subscriptions: tuple[Subscription, ...]
 
 
-def latency(fields: Fields, name: str, ts: int) -> Latency | Latencies:
+def latency(fields: Fields, name: str, ts: int) -> Latency:
     """Read a `latency` event named `name` of time `ts`.
 
     Raises:
         BadEvent: a field is missing or wrong, or the broker's clock went back during the request: a time of
             0 or less would poison most limits for good (docs/protocol_notes.md 5.4).
     """
-    if "samples" in fields:
-        return _latencies(fields, name, ts)
-    rtt_ns = integer(fields, "rtt_ns", None, minimum=INT64_MIN)
-    if rtt_ns <= 0:
-        raise BadEvent(_went_back(rtt_ns))
+    alone, wrong = "samples" not in fields, None
+    if alone:
+        rtt_ns = integer(fields, "rtt_ns", None, minimum=INT64_MIN)
+        if rtt_ns <= 0:
+            raise BadEvent(_went_back(rtt_ns))
+        samples: tuple[Sample | None, ...] = (_sample(fields, rtt_ns, ts),)
+    else:
+        samples, wrong = _several(fields["samples"], ts)
     at, partition = applied_ts(fields, ts), text(fields, "partition", None)
-    sample = _sample(fields, rtt_ns, ts)
-    return Latency(id=name, ts=ts, at=at, partition=partition, **sample._asdict())
+    return Latency(id=name, ts=ts, at=at, partition=partition, samples=samples, alone=alone, wrong=wrong)
 
 
-def _latencies(fields: Fields, name: str, ts: int) -> Latencies:
-    found = fields["samples"]
+def _several(found: Any, ts: int) -> tuple[tuple[Sample | None, ...], str | None]:
+    """What `samples` of an event lists, and what is wrong with the first one whose clock went back."""
     if type(found) is not list:
         raise BadEvent(f"samples: {shown(found)}; a list of {_SAMPLE_FORM} was expected")
     samples, wrong = list[Sample | None](), None
@@ -151,14 +135,7 @@ def _latencies(fields: Fields, name: str, ts: int) -> Latencies:
             raise BadEvent(f"samples[{number}].{error.reason}") from error
         if rtt_ns <= 0:
             wrong = wrong or f"samples[{number}].{_went_back(rtt_ns)}; the other samples were taken"
-    return Latencies(
-        id=name,
-        ts=ts,
-        at=applied_ts(fields, ts),
-        partition=text(fields, "partition", None),
-        samples=tuple(samples),
-        wrong=wrong,
-    )
+    return tuple(samples), wrong
 
 
 def _sample_fields(item: Any) -> Fields | None:
