@@ -4,7 +4,7 @@ import asyncio
 import contextlib
 import logging
 import time
-from collections.abc import Coroutine, Sequence
+from collections.abc import Coroutine, Mapping
 from typing import Any, Final, TypeVar
 
 import httpx2
@@ -12,7 +12,7 @@ import orjson
 from starlette.types import Receive, Scope, Send
 
 from enforcer.host.doors.certificates import NewestContext
-from enforcer.http.filled_answers import AnswerFilling, Fillings, lookups
+from enforcer.http.filled_answers import Fill, Fillings, lookups
 from enforcer.http.metrics import OTHER, HttpMetrics
 from enforcer.http.mutation_count import Count, count
 from enforcer.http.principal import Principals
@@ -65,7 +65,7 @@ class HttpProxy:
         settings: section `http`, with an upstream.
         mutations: decides.
         metrics: counts.
-        fillings: answers that are filled in, besides those of lookups.
+        fills: answers that are filled in, besides those of lookups; see Fillings.
         transport: instead of the network.
         binary_tls: our proxy of Pulsar's binary protocol speaks TLS.
     """
@@ -75,7 +75,7 @@ class HttpProxy:
         settings: HttpSettings,
         mutations: Mutations,
         metrics: HttpMetrics,
-        fillings: Sequence[AnswerFilling] = (),
+        fills: Mapping[str, Fill] | None = None,
         transport: httpx2.AsyncBaseTransport | None = None,
         *,
         binary_tls: bool = False,
@@ -84,7 +84,7 @@ class HttpProxy:
         self._mutations = mutations
         self._metrics = metrics
         self._rules = settings.all_rules()
-        self._fillings = Fillings([*lookups(settings.binary_address, binary_tls), *fillings])
+        self._fillings = Fillings({**lookups(settings.binary_address, binary_tls), **(fills or {})})
         self._memory = ReplayMemory(REPLAY_BYTES, metrics)
         self._streams = 0
         self._upstream = Upstream(
