@@ -73,7 +73,6 @@ class KafkaPolicyStore:
         self.tail = Tail(
             cluster.properties,
             cluster.topics.policies,
-            from_beginning=True,
             parse=lambda message: [(message.value(), message.timestamp()[1])],
             deliver=self._take,
             at_end=self._at_end,

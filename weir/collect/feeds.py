@@ -102,7 +102,6 @@ class DecisionFeed(Generic[T]):
         self._tail: Tail[T] = Tail(
             cluster.properties,
             self._topic,
-            from_beginning=False,
             back_ms=back_ms,
             # Our own clock may be ahead of the brokers', and would leave out what was written just now.
             from_newest=True,
