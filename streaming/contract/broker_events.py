@@ -107,8 +107,8 @@ def latency(fields: Fields, name: str, ts: int) -> Latency:
         BadEvent: a field is missing or wrong, or the broker's clock went back during the request: a time of
             0 or less would poison most limits for good (docs/protocol_notes.md 5.4).
     """
-    alone, wrong = "samples" not in fields, None
-    if alone:
+    wrong: str | None = None
+    if alone := "samples" not in fields:
         rtt_ns = integer(fields, "rtt_ns", None, minimum=INT64_MIN)
         if rtt_ns <= 0:
             raise BadEvent(_went_back(rtt_ns))
