@@ -57,70 +57,38 @@ class Decider:
         return [said for _, _, said in self.replay.decide(stretch.read, last=last)]
 
 
-@dataclass(slots=True)
-class ReplayResult:
-    """What a replay wrote, in its final order.
-
-    Attributes:
-        decisions: one JSON object each, by (ts, type, id).
-        dead_letters: one JSON object each, in the order of the input.
-    """
-
-    decisions: list[bytes] = field(default_factory=list)
-    dead_letters: list[bytes] = field(default_factory=list)
-
-    def write(self, out: str, dead_letters: str | None) -> None:
-        """As `Replayed.write`."""
-        write_lines(out, self.decisions)
-        if dead_letters is not None:
-            write_lines(dead_letters, self.dead_letters)
-
-
 class Lines:
     """The lines of a file, read anew by each who asks, without their newlines.
 
-    Args:
+    Attributes:
         path: where it is.
+
+    Args:
         count: how many there are.
     """
 
     def __init__(self, path: Path, count: int) -> None:
-        self._path, self._count = path, count
+        self.path, self._count = path, count
 
     def __len__(self) -> int:
         return self._count
 
     def __iter__(self) -> Iterator[bytes]:
-        with self._path.open("rb") as file:
+        with self.path.open("rb") as file:
             yield from (line[:-1] for line in file)
 
-    def write(self, file: str) -> None:
-        """Write a file of them; plain ones are only moved, so ours is gone.
 
-        Raises:
-            WeirError: it cannot be written.
-        """
-        if file.endswith(".gz") or is_parquet(file) or not is_regular(file):
-            write_lines(file, self)
-            return
-        try:
-            with whole(file) as draft:
-                shutil.move(self._path, draft)
-        except OSError as error:
-            raise WeirError(f"{file}: cannot be written: {error}") from error
-
-
-@dataclass(frozen=True, slots=True)
-class Replayed:
-    """What a replay has decided, in files that are gone afterwards.
+@dataclass(slots=True)
+class ReplayResult:
+    """What a replay has decided, in its final order: in memory, or in files that are gone afterwards.
 
     Attributes:
         decisions: one JSON object each, by (ts, type, id).
         dead_letters: one JSON object each, in the order of the input.
     """
 
-    decisions: Lines
-    dead_letters: Lines
+    decisions: list[bytes] | Lines = field(default_factory=list)
+    dead_letters: list[bytes] | Lines = field(default_factory=list)
 
     def write(self, out: str, dead_letters: str | None) -> None:
         """Write the files of `weir replay`, each whole or not at all; nothing can be read here any more.
@@ -129,8 +97,16 @@ class Replayed:
             WeirError: a file cannot be written.
         """
         for lines, file in ((self.decisions, out), (self.dead_letters, dead_letters)):
-            if file is not None:
-                lines.write(file)
+            if file is None:
+                continue
+            if isinstance(lines, list) or file.endswith(".gz") or is_parquet(file) or not is_regular(file):
+                write_lines(file, lines)
+                continue
+            try:
+                with whole(file) as draft:
+                    shutil.move(lines.path, draft)
+            except OSError as error:
+                raise WeirError(f"{file}: cannot be written: {error}") from error
 
 
 class Drafts:
@@ -160,7 +136,7 @@ class Drafts:
         """Take what was decided of records; mostly all that follows is of `upto` ms or later."""
         self._decisions.add([keyed(said, records) for said in decided if len(said)], upto)
 
-    def finish(self) -> Replayed:
+    def finish(self) -> ReplayResult:
         """All of it."""
         decisions, letters = self.folder / "decisions", self.folder / "dead-letters"
         late = self._decisions.finish()
@@ -170,7 +146,7 @@ class Drafts:
                 file.writelines(late)
             again.replace(decisions)
         self._letters.flush()
-        return Replayed(Lines(decisions, self._decisions.count), Lines(letters, self._buried))
+        return ReplayResult(Lines(decisions, self._decisions.count), Lines(letters, self._buried))
 
 
 def _spare(folder: Path, held: ExitStack) -> IO[bytes]:
@@ -237,7 +213,7 @@ def replay_local(policies: str, files: Sequence[str], *, as_decided: bool = Fals
 def replaying(
     policies: str, files: Sequence[str], *, as_decided: bool = False, near: str | None = None,
     tell: Tell = lambda events, part: None, decider: Callable[[StepContext], Decider] = Decider,
-) -> Iterator[Replayed]:  # fmt: skip
+) -> Iterator[ReplayResult]:  # fmt: skip
     """Replay files in this process; one shard holds all subjects, which changes no decision.
 
     Args:
@@ -269,7 +245,7 @@ def replaying(
 
 def _decided(
     decider: Decider, files: Sequence[str], to: Drafts, order: Order, tell: Tell
-) -> Replayed:
+) -> ReplayResult:
     """Decide a log, a stretch after the other."""
     events = 0
     with behind() as put:

@@ -41,7 +41,7 @@ def lone_coordinator(
     in_force = coordinator.clock.wall_ms() - 1_000
     coordinator.policies.apply(
         [
-            PolicyChange(id=path, ts=in_force, path=path, value=value, version=None)
+            PolicyChange(id=path, ts=in_force, at=in_force, path=path, value=value, version=None)
             for path, value in policies.items()
         ]
     )

@@ -108,9 +108,7 @@ class AdminService:
         self._in_force, self._until = PolicySet(), 0.0
         self._view = EntityView(self._policies)
         self._tails = {
-            topic: Tail[Told](
-                cluster.properties, topic, from_beginning=False, back_ms=_BACK_MS, parse=parse, deliver=take
-            )
+            topic: Tail[Told](cluster.properties, topic, back_ms=_BACK_MS, parse=parse, deliver=take)
             for topic, parse, take in (
                 (topics.decisions, partial(decisions_of, readers=_DECISIONS), self._take_decisions),
                 (topics.usage, partial(reports_of, readers=_REPORTS), self._take_reports),

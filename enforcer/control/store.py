@@ -72,7 +72,6 @@ class PolicyStore:
         self.tail = Tail(
             cluster.properties,
             cluster.topics.policies,
-            from_beginning=True,
             parse=lambda message: [(message.value(), message.timestamp()[1])],
             deliver=self._take,
             at_end=self._at_end,

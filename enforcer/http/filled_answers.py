@@ -2,8 +2,8 @@
 the proxy, and whatever else its owner fills in.
 """
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any, Final
 
 from enforcer.http.refusal import HttpRefusal
@@ -20,44 +20,32 @@ _NOT_CONFIGURED: Final = (
 )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AnswerFilling:
-    """A kind of answer that is filled in; only answers of 200 with JSON are.
-
-    Attributes:
-        path: of its GET request.
-        fill: names in the path, the value, and where the client has found this proxy (http://HOST:PORT)
-            -> the new value.
-    """
-
-    path: str
-    fill: Callable[[Mapping[str, str], Any, str], Any]
+Fill = Callable[[Mapping[str, str], Any, str], Any]
+"""(names in the path, the value, where the client has found this proxy, http://HOST:PORT) -> the new one."""
 
 
 class Fillings:
-    """All kinds of answers that are filled in; the first that fits counts.
+    """All kinds of answers that are filled in, those of 200 with JSON alone; the first that fits counts.
 
     Args:
-        fillings: them.
+        fills: what fills one in, by the path of its GET request.
     """
 
-    def __init__(self, fillings: Sequence[AnswerFilling]) -> None:
-        self._fillings = [(Pattern(filling.path), filling) for filling in fillings]
+    def __init__(self, fills: Mapping[str, Fill]) -> None:
+        self._fills = [(Pattern(path), fill) for path, fill in fills.items()]
 
     def find(self, method: str, path: str) -> Callable[[Any, str], Any] | None:
         """What fills the answer of a request in: the value and where the proxy is -> the new value."""
         if method.upper() != "GET":
             return None
         segments = segments_of(path)
-        for pattern, filling in self._fillings:
-            names = pattern.match(segments)
-            if names is not None:
-                found, fill = names, filling.fill
-                return lambda value, origin: fill(found, value, origin)
+        for pattern, fill in self._fills:
+            if (names := pattern.match(segments)) is not None:
+                return partial(fill, names)
         return None
 
 
-def lookups(binary_address: str, secure: bool) -> list[AnswerFilling]:
+def lookups(binary_address: str, secure: bool) -> dict[str, Fill]:
     """Answers of lookups, with our own addresses in place of the brokers'; by TLS where we speak only that.
 
     Args:
@@ -77,4 +65,4 @@ def lookups(binary_address: str, secure: bool) -> list[AnswerFilling]:
             if "Url" not in name
         }
 
-    return [AnswerFilling(path=path, fill=fill) for path in _LOOKUPS]
+    return dict.fromkeys(_LOOKUPS, fill)

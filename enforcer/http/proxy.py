@@ -4,7 +4,8 @@ import asyncio
 import contextlib
 import logging
 import time
-from collections.abc import Coroutine, Sequence
+from collections.abc import AsyncIterator, Coroutine, Mapping
+from dataclasses import replace
 from typing import Any, Final, TypeVar
 
 import httpx2
@@ -12,10 +13,11 @@ import orjson
 from starlette.types import Receive, Scope, Send
 
 from enforcer.host.doors.certificates import NewestContext
-from enforcer.http.filled_answers import AnswerFilling, Fillings, lookups
+from enforcer.http.filled_answers import Fill, Fillings, lookups
 from enforcer.http.metrics import OTHER, HttpMetrics
 from enforcer.http.mutation_count import Count, count
 from enforcer.http.principal import Principals
+from enforcer.http.pulsar_rules import PULSAR
 from enforcer.http.refusal import HttpRefusal, refuse
 from enforcer.http.relay.body import Body, ClientGone, ReplayMemory
 from enforcer.http.relay.redirects import Redirects
@@ -29,8 +31,8 @@ from enforcer.http.relay.upstream import (
     UpstreamFailed,
     forwarded,
 )
-from enforcer.http.rules import Match
-from enforcer.http.settings import HttpSettings
+from enforcer.http.rules import Match, Rules
+from enforcer.http.settings import HttpSettings, Table
 from enforcer.laws.mutation.mutations import Answer, Mutations
 from enforcer.laws.mutation.request import Request
 from enforcer.wire.http.paths import BadPath, plain
@@ -65,7 +67,7 @@ class HttpProxy:
         settings: section `http`, with an upstream.
         mutations: decides.
         metrics: counts.
-        fillings: answers that are filled in, besides those of lookups.
+        fills: answers that are filled in, besides those of lookups; see Fillings.
         transport: instead of the network.
         binary_tls: our proxy of Pulsar's binary protocol speaks TLS.
     """
@@ -75,7 +77,7 @@ class HttpProxy:
         settings: HttpSettings,
         mutations: Mutations,
         metrics: HttpMetrics,
-        fillings: Sequence[AnswerFilling] = (),
+        fills: Mapping[str, Fill] | None = None,
         transport: httpx2.AsyncBaseTransport | None = None,
         *,
         binary_tls: bool = False,
@@ -83,8 +85,8 @@ class HttpProxy:
         self._settings = settings
         self._mutations = mutations
         self._metrics = metrics
-        self._rules = settings.all_rules()
-        self._fillings = Fillings([*lookups(settings.binary_address, binary_tls), *fillings])
+        self._rules = Rules([*settings.rules, *(PULSAR if settings.table is Table.PULSAR else ())])
+        self._fillings = Fillings({**lookups(settings.binary_address, binary_tls), **(fills or {})})
         self._memory = ReplayMemory(REPLAY_BYTES, metrics)
         self._streams = 0
         self._upstream = Upstream(
@@ -153,15 +155,11 @@ class HttpProxy:
 
     async def _relay(self, call: "_Call", body: Body) -> None:
         fill = self._fillings.find(call.method, call.path)
-        headers = call.forwarded
+        request = call.request(body.content())
         if fill is not None:
-            headers = [(name, value) for name, value in headers if name != b"accept-encoding"]
-        content = body.content()
-        if isinstance(content, bytes):
-            call.add_length(headers, len(content))
-        else:
-            call.keep_length(headers)
-        reply = await self._redirects.send(ApiRequest(call.method, call.target, headers, content))
+            plainly = [(name, value) for name, value in request.headers if name != b"accept-encoding"]
+            request = replace(request, headers=plainly)
+        reply = await self._redirects.send(request)
         try:
             if fill is None or reply.status != 200:
                 await call.stream(reply)
@@ -180,9 +178,10 @@ class HttpProxy:
         """A request that changes partitions: counted, decided, carried out, settled, answered."""
         content = await self._whole(call, body, match)
 
-        counted = await count(match, content, lambda path: self._get(path, call.authorization))
+        credential = call.header(b"authorization")
+        counted = await count(match, content, lambda path: self._get(path, credential))
         request = Request(
-            user=await self._principals.user(call.authorization),
+            user=await self._principals.user(credential),
             client_id="",
             api=match.rule.operation,
             api_version=0,
@@ -232,10 +231,8 @@ class HttpProxy:
         """Send it, and correct the balance by what came of it."""
         # Until we hear otherwise: what is given back could be had twice.
         done = True
-        headers = call.forwarded
-        call.add_length(headers, len(content))
         try:
-            reply = await self._redirects.send(ApiRequest(call.method, call.target, headers, content))
+            reply = await self._redirects.send(call.request(content))
             done = 200 <= reply.status < 300 or reply.status in _UNKNOWN
             return reply
         except UpstreamFailed as failed:
@@ -287,22 +284,6 @@ class _Call:
         return plain(self._sent_path)
 
     @property
-    def target(self) -> bytes:
-        """Path and query."""
-        path = self.path.encode("latin-1")
-        return path + b"?" + self._query if self._query else path
-
-    @property
-    def forwarded(self) -> Headers:
-        """Headers for the upstream, without the length of the body."""
-        return forwarded(self._headers)
-
-    @property
-    def authorization(self) -> bytes | None:
-        """The credential."""
-        return self.header(b"authorization")
-
-    @property
     def origin(self) -> str:
         """Where the client has found us."""
         return f"{self._scheme}://{(self.header(b'host') or b'').decode('latin-1')}"
@@ -311,15 +292,18 @@ class _Call:
         """The first header of a name."""
         return next((value for known, value in self._headers if known == name), None)
 
-    def add_length(self, headers: Headers, length: int) -> None:
-        """Say how long the body is, if there is one or its method has one."""
-        if length or self.method in ("POST", "PUT", "PATCH"):
-            headers.append((b"content-length", str(length).encode()))
-
-    def keep_length(self, headers: Headers) -> None:
-        """Of a body that is streamed: as the client says; in chunks if it says that, too (RFC 9112, 6.3)."""
-        length = None if self.header(b"transfer-encoding") else self.header(b"content-length")
-        headers.append((b"transfer-encoding", b"chunked") if length is None else (b"content-length", length))
+    def request(self, content: bytes | AsyncIterator[bytes]) -> ApiRequest:
+        """The same for the upstream, with this body."""
+        target = self.path.encode("latin-1") + (b"?" + self._query if self._query else b"")
+        headers = forwarded(self._headers)
+        if not isinstance(content, bytes):
+            # Streamed: as long as the client says; in chunks if it says that, too (RFC 9112, 6.3).
+            length = None if self.header(b"transfer-encoding") else self.header(b"content-length")
+            chunked = b"transfer-encoding", b"chunked"
+            headers.append(chunked if length is None else (b"content-length", length))
+        elif content or self.method in ("POST", "PUT", "PATCH"):
+            headers.append((b"content-length", str(len(content)).encode()))
+        return ApiRequest(self.method, target, headers, content)
 
     async def while_there(self, body: Body, work: Coroutine[Any, Any, Result]) -> Result:
         """Do something until the client leaves, whose whole body is read.

@@ -41,7 +41,6 @@ class Pattern:
     """
 
     def __init__(self, text: str) -> None:
-        self.text = text
         self._parts = [_part(part) for part in text.split("/")[1:]]
 
     def match(self, segments: Sequence[str]) -> dict[str, str] | None:

@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 from prometheus_client import CollectorRegistry
@@ -11,7 +11,7 @@ from enforcer.core.control import ControlPlane
 from enforcer.core.metrics import Metrics
 from enforcer.core.settings import ProxySettings
 from enforcer.host.tasks import Tasks
-from enforcer.http.filled_answers import AnswerFilling
+from enforcer.http.filled_answers import Fill
 from enforcer.http.metrics import HttpMetrics
 from enforcer.http.proxy import HttpProxy
 from enforcer.http.settings import HttpSettings
@@ -35,7 +35,7 @@ class HttpService:
         deciding: section `proxy`: where and how long requests are decided.
         cluster: where Weir's topics are.
         registry: its metrics become part of it.
-        fillings: answers of the upstream that are filled in.
+        fills: answers of the upstream that are filled in; see Fillings.
         binary_tls: our proxy of Pulsar's binary protocol speaks TLS.
     """
 
@@ -46,7 +46,7 @@ class HttpService:
         deciding: ProxySettings,
         cluster: Cluster,
         registry: CollectorRegistry,
-        fillings: Sequence[AnswerFilling] = (),
+        fills: Mapping[str, Fill],
         *,
         binary_tls: bool = False,
     ) -> None:
@@ -58,7 +58,7 @@ class HttpService:
         control = ControlPlane(enforcer_id, deciding, metrics, own, speaks="http")
         self._enforcement = Enforcement(control, laws=(MutationQuotas,))
         mutations = Mutations(self._enforcement.of(MutationQuotas).coordinator, self._call_later)
-        self.proxy = HttpProxy(settings, mutations, HttpMetrics(registry), fillings, binary_tls=binary_tls)
+        self.proxy = HttpProxy(settings, mutations, HttpMetrics(registry), fills, binary_tls=binary_tls)
         self._tasks = Tasks()
 
     async def start(self) -> None:

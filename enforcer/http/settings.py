@@ -6,9 +6,8 @@ from typing import Annotated
 from pydantic import AfterValidator
 
 from enforcer.core.security.tls import UpstreamTlsSettings
-from enforcer.http.pulsar_rules import PULSAR
 from enforcer.http.relay.upstream import Address, BadAddress
-from enforcer.http.rules import Rule, Rules
+from enforcer.http.rules import Rule
 from streaming.policy.settings import Settings, setting
 from streaming.policy.validation import expected, wrong
 
@@ -77,7 +76,3 @@ class HttpSettings(Settings):
         300_000, "limit for the upstream to answer, and for each next part of its answer, then 504, ms",
         minimum=100,
     )  # fmt: skip
-
-    def all_rules(self) -> Rules:
-        """Our own and the built-in ones."""
-        return Rules([*self.rules, *(PULSAR if self.table is Table.PULSAR else ())])

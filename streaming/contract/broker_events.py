@@ -1,55 +1,29 @@
 """Events that brokers send about themselves: round-trip times and backlogs (docs/contract.md 3.4, 3.5)."""
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any, Final, NamedTuple, TypeVar
+from typing import Any, Final, NamedTuple
 
 from streaming.contract.errors import BadEvent
+from streaming.contract.events import Event, listed
 from streaming.contract.fields import INT64_MAX, Fields, applied_ts, flag, full_topic_in, integer, shown, text
 
-Item = TypeVar("Item")
 _SAMPLE_FORM: Final = "[start_ns, rtt_ns, inflight, did_drop]"
 INT64_MIN: Final = -(2**63)
 NOTHING_ACKNOWLEDGED: Final = -1
 """`entry` of a mark-delete position before a ledger's first entry."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Latency:
-    """One finished request of a partition (docs/contract.md 3.4).
+class Sample(NamedTuple):
+    """One request of a partition that was answered, or never will be.
 
     Attributes:
-        id: name of the event, repeated in its decision.
-        ts: event time, ms since the epoch.
-        at: the time at which it is applied; differs from `ts` only in a dump of a log whose clock went back.
-        partition: whose limit it moves.
-        start_ns: when the request began, on the broker's own clock, of any origin.
-        rtt_ns: how long it took; at least 1.
-        inflight: requests under way when it was admitted, itself included.
+        start_ns: when it was sent, on the steady clock of whoever sent it, of any origin.
+        rtt_ns: how long its answer took, at least 1.
+        inflight: requests in flight there at its sending, itself included.
         did_drop: it was given up rather than answered.
     """
 
-    id: str
-    ts: int
-    at: int
-    partition: str
-    start_ns: int
-    rtt_ns: int
-    inflight: int
-    did_drop: bool
-
-
-class Sample(NamedTuple):
-    """One request that was answered, or never will be; several are reported in one event.
-
-    Attributes:
-        start_ns: when it was sent, on the enforcer's steady clock.
-        rtt_ns: how long its answer took, at least 1.
-        inflight: requests of this enforcer in flight at its sending, itself included.
-        did_drop: its answer will never come.
-    """
-
     start_ns: int
     rtt_ns: int
     inflight: int
@@ -57,21 +31,19 @@ class Sample(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Latencies:
+class Latency(Event):
     """Finished requests of a partition, reported at once (docs/contract.md 3.4).
 
     Attributes:
-        id: name of the event; sample k, from 0, is called `<id>/<k>`.
-        ts, at, partition: as in Latency, of all of them.
+        partition: whose limit they move.
         samples: in order; None where the clock went back during the request.
-        wrong: says so, for the dead letter; None: all can be used.
+        alone: the event is its one sample; else number k, from 0, is called `<id>/<k>`.
+        wrong: says that a clock went back, for the dead letter; None: all can be used.
     """
 
-    id: str
-    ts: int
-    at: int
     partition: str
     samples: tuple[Sample | None, ...]
+    alone: bool
     wrong: str | None
 
 
@@ -112,49 +84,47 @@ class Subscription:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Backlog:
+class Backlog(Event):
     """What a topic stores and who has read how far (docs/contract.md 3.5).
 
     Attributes:
-        id, ts, at: as in Latency.
         broker: who reports; empty if it does not say.
         topic: full name, `persistent://TENANT/NAMESPACE/TOPIC`.
         ledgers: oldest first.
         subscriptions: as sent.
     """
 
-    id: str
-    ts: int
-    at: int
     broker: str
     topic: str
     ledgers: tuple[Ledger, ...]
     subscriptions: tuple[Subscription, ...]
 
 
-def latency(fields: Fields, name: str, ts: int) -> Latency | Latencies:
+def latency(fields: Fields, name: str, ts: int) -> Latency:
     """Read a `latency` event named `name` of time `ts`.
 
     Raises:
         BadEvent: a field is missing or wrong, or the broker's clock went back during the request: a time of
             0 or less would poison most limits for good (docs/protocol_notes.md 5.4).
     """
-    if "samples" in fields:
-        return _latencies(fields, name, ts)
-    rtt_ns = integer(fields, "rtt_ns", None, minimum=INT64_MIN)
-    if rtt_ns <= 0:
-        raise BadEvent(_went_back(rtt_ns))
+    wrong: str | None = None
+    if alone := "samples" not in fields:
+        rtt_ns = integer(fields, "rtt_ns", None, minimum=INT64_MIN)
+        if rtt_ns <= 0:
+            raise BadEvent(_went_back(rtt_ns))
+        samples: tuple[Sample | None, ...] = (_sample(fields, rtt_ns, ts),)
+    else:
+        samples, wrong = _several(fields["samples"], ts)
     at, partition = applied_ts(fields, ts), text(fields, "partition", None)
-    sample = _sample(fields, rtt_ns, ts)
-    return Latency(id=name, ts=ts, at=at, partition=partition, **sample._asdict())
+    return Latency(id=name, ts=ts, at=at, partition=partition, samples=samples, alone=alone, wrong=wrong)
 
 
-def _latencies(fields: Fields, name: str, ts: int) -> Latencies:
-    listed = fields["samples"]
-    if type(listed) is not list:
-        raise BadEvent(f"samples: {shown(listed)}; a list of {_SAMPLE_FORM} was expected")
+def _several(found: Any, ts: int) -> tuple[tuple[Sample | None, ...], str | None]:
+    """What `samples` of an event lists, and what is wrong with the first one whose clock went back."""
+    if type(found) is not list:
+        raise BadEvent(f"samples: {shown(found)}; a list of {_SAMPLE_FORM} was expected")
     samples, wrong = list[Sample | None](), None
-    for number, item in enumerate(listed):
+    for number, item in enumerate(found):
         one = _sample_fields(item)
         if one is None:
             raise BadEvent(f"samples[{number}]: {shown(item)}; {_SAMPLE_FORM} was expected")
@@ -165,14 +135,7 @@ def _latencies(fields: Fields, name: str, ts: int) -> Latencies:
             raise BadEvent(f"samples[{number}].{error.reason}") from error
         if rtt_ns <= 0:
             wrong = wrong or f"samples[{number}].{_went_back(rtt_ns)}; the other samples were taken"
-    return Latencies(
-        id=name,
-        ts=ts,
-        at=applied_ts(fields, ts),
-        partition=text(fields, "partition", None),
-        samples=tuple(samples),
-        wrong=wrong,
-    )
+    return tuple(samples), wrong
 
 
 def _sample_fields(item: Any) -> Fields | None:
@@ -211,11 +174,11 @@ def backlog(fields: Fields, name: str, ts: int) -> Backlog:
         BadEvent: a field is missing or wrong, ledgers are not in order, or a subscription comes twice.
     """
     topic = full_topic_in(fields)
-    ledgers = _list(fields, "ledgers", _ledger)
+    ledgers = listed(fields, "ledgers", _ledger)
     for number, (before, after) in enumerate(pairwise(ledgers), start=1):
         if after.id <= before.id:
             raise BadEvent(f"ledgers[{number}].id: {after.id}; more than {before.id} was expected")
-    subscriptions = _list(fields, "subscriptions", _subscription)
+    subscriptions = listed(fields, "subscriptions", _subscription)
     names: set[str] = set()
     for number, subscription in enumerate(subscriptions):
         if subscription.name in names:
@@ -255,19 +218,3 @@ def _subscription(item: Fields) -> Subscription:
 def _time(item: Fields, key: str) -> int | None:
     """A time in ms; null and absent both mean that there is none."""
     return None if item.get(key) is None else integer(item, key, None, maximum=INT64_MAX)
-
-
-def _list(fields: Fields, key: str, read: Callable[[Fields], Item]) -> tuple[Item, ...]:
-    found = fields.get(key)
-    if type(found) is not list:
-        problem = shown(found) if key in fields else "missing"
-        raise BadEvent(f"{key}: {problem}; a list of objects was expected")
-    items: list[Item] = []
-    for number, item in enumerate(found):
-        if type(item) is not dict:
-            raise BadEvent(f"{key}[{number}]: {shown(item)}; an object was expected")
-        try:
-            items.append(read(item))
-        except BadEvent as error:
-            raise BadEvent(f"{key}[{number}].{error.reason}") from error
-    return tuple(items)

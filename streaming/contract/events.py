@@ -7,7 +7,7 @@ for text pass.
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
-from typing import Any, Final, Protocol
+from typing import Any, Final, TypeVar
 
 import orjson
 
@@ -15,6 +15,7 @@ from streaming.contract.client_answer import ClientAnswer, decided_of
 from streaming.contract.errors import BadEvent
 from streaming.contract.fields import TS_MAX_MS, Fields, applied_ts, choice, flag, integer, shown, text
 
+Item = TypeVar("Item")
 CONTRACT_VERSION: Final = 1
 MAX_AHEAD_MS: Final = 60_000
 """How far the time of an event may lie after its record's own time, unless a job is told otherwise."""
@@ -33,14 +34,26 @@ ANONYMOUS: Final = "ANONYMOUS"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Request:
-    """A request for partition mutations (docs/contract.md 3.1).
+class Event:
+    """What laws decide, each of its own; ticks and policies are for all.
 
     Attributes:
         id: name of the event, repeated in its decision.
         ts: event time, ms since the epoch.
         at: the time at which it is applied; differs from `ts` in dumps, where the log's clock went back, and
             where the proxy's own clock is ahead.
+    """
+
+    id: str
+    ts: int
+    at: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Request(Event):
+    """A request for partition mutations (docs/contract.md 3.1).
+
+    Attributes:
         proxy: who asks.
         user: Kafka principal.
         client_id: Kafka client id, may be empty.
@@ -56,9 +69,6 @@ class Request:
         decided: what the proxy has answered by itself, by the law; None: it asks.
     """
 
-    id: str
-    ts: int
-    at: int
     proxy: str
     user: str
     client_id: str
@@ -75,7 +85,7 @@ class Request:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Refund:
+class Refund(Event):
     """Mutations that the cluster refused after they had been admitted (docs/contract.md 3.1).
 
     Attributes:
@@ -83,9 +93,6 @@ class Refund:
         mutations: how many to give back, summed over the items.
     """
 
-    id: str
-    ts: int
-    at: int
     of_ts: int
     user: str
     client_id: str
@@ -94,79 +101,42 @@ class Refund:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PolicyChange:
-    """One policy entry set or removed (docs/contract.md 2).
+class PolicyChange(Event):
+    """One policy entry set or removed (docs/contract.md 2), in force from `ts` on.
 
     Attributes:
-        id: name of the event.
-        ts: from when on it is in force, ms since the epoch.
         path: the entry, such as `quotas[user=alice]`.
         value: the new value, None removes the entry.
         version: the version that this change makes, None: one more than the newest.
     """
 
-    id: str
-    ts: int
     path: str
     value: Any
     version: int | None
 
-    @property
-    def at(self) -> int:
-        """The time at which it is applied, ms: `ts`."""
-        return self.ts
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Tick:
+class Tick(Event):
     """Time has passed: closes the rounds of every group up to it (docs/contract.md 3.2).
 
     Attributes:
-        id: name of the event.
-        ts: event time, ms since the epoch.
-        at: the time at which it is applied; see `Request.at`.
         brokers_ahead_ms: the brokers' clock less that of the job's host, which wrote it; None: not known.
     """
 
-    id: str
-    ts: int
-    at: int
     brokers_ahead_ms: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Alive:
+class Alive(Event):
     """A proxy that decides requests lives, or leaves: for other proxies alone (docs/contract.md 3.1).
 
     Attributes:
-        id: name of the event.
-        ts, at: event time, ms since the epoch.
         proxy: who lives.
         leaving: it ends now.
     """
 
-    id: str
-    ts: int
-    at: int
     proxy: str
     leaving: bool
-
-
-class Event(Protocol):
-    """What laws decide, each of its own; ticks and policies are for all.
-
-    Attributes:
-        id: name of the event.
-        ts: event time, ms since the epoch.
-        at: the time at which it is applied; see `Request.at`.
-    """
-
-    @property
-    def id(self) -> str: ...
-    @property
-    def ts(self) -> int: ...
-    @property
-    def at(self) -> int: ...
 
 
 Reader = Callable[[Fields, str, int], Event]
@@ -312,10 +282,10 @@ def _policy(fields: Fields, name: str, ts: int) -> PolicyChange:
     version = None
     if "version" in fields:
         version = integer(fields, "version", None, minimum=1, maximum=VERSION_MAX)
-    effective_ts = integer(fields, "effective_ts", ts, maximum=TS_MAX_MS)
+    at = integer(fields, "effective_ts", ts, maximum=TS_MAX_MS)
     # Read by who writes policies: what they refuse must be in force nowhere.
     text(fields, "origin", "")
-    return PolicyChange(id=name, ts=effective_ts, path=path, value=fields["value"], version=version)
+    return PolicyChange(id=name, ts=at, at=at, path=path, value=fields["value"], version=version)
 
 
 def _tick(fields: Fields, name: str, ts: int) -> Tick:
@@ -340,20 +310,29 @@ REQUEST_READERS: Final[Mapping[str, Reader]] = {"request": _request, "refund": _
 """Reader of each `type`."""
 
 
-def _items(fields: Fields) -> tuple[tuple[str, ...], tuple[int, ...]]:
-    if "items" not in fields:
-        raise BadEvent("items: missing; a list of {name, mutations} was expected")
-    items = fields["items"]
-    if type(items) is not list:
-        raise BadEvent(f"items: {shown(items)}; a list of {{name, mutations}} was expected")
-    names: list[str] = []
-    mutations: list[int] = []
-    for number, item in enumerate(items):
+def listed(
+    fields: Fields, key: str, read: Callable[[Fields], Item], form: str = "objects"
+) -> tuple[Item, ...]:
+    """What is read of each of a list of objects, which must be there, called `form` where it is none."""
+    found = fields.get(key)
+    if type(found) is not list:
+        problem = shown(found) if key in fields else "missing"
+        raise BadEvent(f"{key}: {problem}; a list of {form} was expected")
+    items: list[Item] = []
+    for number, item in enumerate(found):
         if type(item) is not dict:
-            raise BadEvent(f"items[{number}]: {shown(item)}; an object was expected")
+            raise BadEvent(f"{key}[{number}]: {shown(item)}; an object was expected")
         try:
-            names.append(text(item, "name", None))
-            mutations.append(integer(item, "mutations", None))
+            items.append(read(item))
         except BadEvent as error:
-            raise BadEvent(f"items[{number}].{error.reason}") from error
-    return tuple(names), tuple(mutations)
+            raise BadEvent(f"{key}[{number}].{error.reason}") from error
+    return tuple(items)
+
+
+def _items(fields: Fields) -> tuple[tuple[str, ...], tuple[int, ...]]:
+    items = listed(fields, "items", _item, "{name, mutations}")
+    return tuple(name for name, _ in items), tuple(mutations for _, mutations in items)
+
+
+def _item(item: Fields) -> tuple[str, int]:
+    return text(item, "name", None), integer(item, "mutations", None)

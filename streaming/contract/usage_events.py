@@ -11,6 +11,7 @@ from typing import Any, Final
 import orjson
 
 from streaming.contract.errors import BadEvent
+from streaming.contract.events import Event
 from streaming.contract.fields import Fields, applied_ts, flag, full_topic_in, integer, number, shown, text
 
 DIMENSIONS: Final = ("publishRateInMsgs", "publishRateInBytes", "dispatchRateInMsgs", "dispatchRateInBytes")
@@ -33,34 +34,25 @@ class GroupReport:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class GroupUsage:
+class GroupUsage(Event):
     """A broker's report of what it used of resource groups (PIP-82, docs/contract.md 3.2).
 
     Attributes:
-        id: name of the event.
-        ts: when it was reported, ms since the epoch.
-        at: the time at which it is applied; differs from `ts` only in a dump of a log whose clock went back.
         broker: who meters: a proxy or a broker.
         period_ms: the time that the counts cover, up to `ts`.
         usage: (group, report), in the order of the record.
     """
 
-    id: str
-    ts: int
-    at: int
     broker: str
     period_ms: int
     usage: tuple[tuple[str, GroupReport], ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class DispatchUsage:
+class DispatchUsage(Event):
     """A delivery to a subscription (docs/contract.md 3.3).
 
     Attributes:
-        id: name of the event, repeated in its decision.
-        ts: event time, ms since the epoch.
-        at: the time at which it is applied; see GroupUsage.
         broker: who delivered.
         topic: full name of the topic, or of one partition of it.
         subscription: name of the subscription.
@@ -72,9 +64,6 @@ class DispatchUsage:
         proxy: the one that delivered for the broker, and goes on from the decision; None: the broker itself.
     """
 
-    id: str
-    ts: int
-    at: int
     broker: str
     topic: str
     subscription: str

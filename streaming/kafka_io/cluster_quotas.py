@@ -5,7 +5,7 @@ limit. An entry that somebody wrote into Weir's own policies for the same entity
 """
 
 import logging
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from kafka.errors import KafkaError, for_code
@@ -16,13 +16,12 @@ from streaming.contract.fields import INT64_MAX
 from streaming.contract.topics import Cluster
 from streaming.kafka_io.admin_client import AdminClient
 from streaming.policy.files import check_entry
-from streaming.policy.policy_set import Entity
+from streaming.policy.policy_set import Entity, entity_path
 
 ORIGIN = "kafka"
 # The quotas of a policy that Kafka knows too; request_percentage has no law here.
 TAKEN_OVER = ("controller_mutation_rate", "producer_byte_rate", "consumer_byte_rate")
 
-_USER, _CLIENT_ID = "user", "client-id"
 logger = logging.getLogger(__name__)
 
 
@@ -78,7 +77,7 @@ class QuotaReader:
 
 
 def quota_entries(
-    quotas: Iterable[tuple[Mapping[str, str | None], Sequence[Any]]],
+    quotas: Iterable[tuple[Entity, Sequence[Any]]],
 ) -> tuple[dict[str, dict[str, float]], list[str]]:
     """Turn (entity type -> name or None for the default, its (key, value) pairs) into policy entries.
 
@@ -91,14 +90,9 @@ def quota_entries(
     refused: list[str] = []
     for entity, values in quotas:
         rates = {pair.key: _number(pair.value) for pair in values if pair.key in TAKEN_OVER}
-        if not rates or not set(entity) <= {_USER, _CLIENT_ID}:
+        if not rates or not set(entity) <= {"user", "client-id"}:
             continue
-        path = Entity(
-            user=entity.get(_USER),
-            client_id=entity.get(_CLIENT_ID),
-            default_user=_USER in entity and entity[_USER] is None,
-            default_client_id=_CLIENT_ID in entity and entity[_CLIENT_ID] is None,
-        ).path
+        path = entity_path(entity)
         try:
             check_entry(path, rates)
         except BadEvent as reason:

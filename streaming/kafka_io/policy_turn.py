@@ -213,49 +213,38 @@ def change_policies(
     def left() -> float:
         return max(0.001, deadline - time.monotonic())
 
-    with PolicyReader(cluster) as reader:
-        log = reader.read(timeout_s)
-        reader.check_order()
-        author = Author(origin, actor, reason)
-        # Mostly there is nothing to do, and then nobody else's turn need end.
-        if not decide(log):
-            return Attempt.of(log, (), author)
-        return _in_turn(reader, lambda: Turn(cluster, left()), decide, author, left)
-
-
-def _in_turn(
-    reader: PolicyReader,
-    take_turn: Callable[[], Turn],
-    decide: Callable[[PolicyLog], Sequence[Update]],
-    author: Author,
-    left: Callable[[], float],
-) -> Attempt:
-    """Take a turn, read what has come since, decide and write, until it is seen to be written."""
+    author = Author(origin, actor, reason)
     lost: WeirError | None = None
     attempt: Attempt | None = None
     slow = 0
-    for number in range(TURNS_MAX):
-        try:
-            with take_turn() as turn:
-                log = reader.read(left())
-                if attempt is None or not log.arrived:
-                    # What was tried before is known not to be there.
-                    attempt, lost = Attempt.of(log, decide(log), author, slow), None
-                    if attempt.lines:
-                        turn.write(attempt.lines, left(), attempt.within_s)
-        except (TurnLost, OutcomeUnknown) as failure:
-            lost = failure
-            slow += isinstance(failure, TooSlow)
-            time.sleep(min(left(), pause_s(number)))
-            continue
-        except WeirError as failure:
-            if isinstance(lost, OutcomeUnknown):
-                raise OutcomeUnknown(f"{lost}; then {failure}") from failure
-            raise
-        if attempt.lines:
-            _read_back(reader, left)
-            attempt.check_in_force(log)
-        return attempt
+    with PolicyReader(cluster) as reader:
+        log = reader.read(timeout_s)
+        reader.check_order()
+        # Mostly there is nothing to do, and then nobody else's turn need end.
+        if not decide(log):
+            return Attempt.of(log, (), author)
+        for number in range(TURNS_MAX):
+            try:
+                with Turn(cluster, left()) as turn:
+                    log = reader.read(left())
+                    if attempt is None or not log.arrived:
+                        # What was tried before is known not to be there.
+                        attempt, lost = Attempt.of(log, decide(log), author, slow), None
+                        if attempt.lines:
+                            turn.write(attempt.lines, left(), attempt.within_s)
+            except (TurnLost, OutcomeUnknown) as failure:
+                lost = failure
+                slow += isinstance(failure, TooSlow)
+                time.sleep(min(left(), pause_s(number)))
+                continue
+            except WeirError as failure:
+                if isinstance(lost, OutcomeUnknown):
+                    raise OutcomeUnknown(f"{lost}; then {failure}") from failure
+                raise
+            if attempt.lines:
+                _read_back(reader, left)
+                attempt.check_in_force(log)
+            return attempt
     raise WeirError(f"given up after {TURNS_MAX} attempts to change policies: {lost}") from lost
 
 

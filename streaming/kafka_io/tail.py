@@ -38,8 +38,7 @@ class Tail(Generic[T]):
     Args:
         properties: librdkafka properties of the connection, `bootstrap.servers` among them.
         topic: its name.
-        from_beginning: read what is there already; else only what comes from now on.
-        back_ms: of what is there, read at least what was written so long ago or later.
+        back_ms: of what is there, read at least what was written so long ago or later; None: all.
         from_newest: so long before the topic's newest record, instead of before now.
         parse: record -> what the loop wants of it, in order; runs in the thread.
         deliver: gets what was parsed, in order, in the loop.
@@ -55,8 +54,7 @@ class Tail(Generic[T]):
         properties: Mapping[str, str],
         topic: str,
         *,
-        from_beginning: bool,
-        back_ms: int = 0,
+        back_ms: int | None = None,
         from_newest: bool = False,
         parse: Callable[[Message], Sequence[T]],
         deliver: Callable[[list[T]], None],
@@ -67,7 +65,7 @@ class Tail(Generic[T]):
     ) -> None:
         self._connection = properties
         self._own = {
-            "auto.offset.reset": "earliest" if from_beginning else "latest",
+            "auto.offset.reset": "earliest" if back_ms is None else "latest",
             # A tail waits on one quiet topic: be told at once, come back soon after an outage.
             "fetch.wait.max.ms": fetch_wait_ms,
             "fetch.error.backoff.ms": 50,
@@ -78,7 +76,6 @@ class Tail(Generic[T]):
             "queued.max.messages.kbytes": _AHEAD_KB,
         }
         self._topic = topic
-        self._from_beginning = from_beginning
         self._back_ms = back_ms
         self._from_newest = from_newest
         self._parse = parse
@@ -161,7 +158,7 @@ class Tail(Generic[T]):
             added = [n for n in known if n not in self._assigned]
             spans = [reader.span(self._topic, number, _ASK_LIMIT_S) for number in added]
             # A topic or partition added later has only records that came after our start: read it whole.
-            whole = self._from_beginning or self._was_absent or bool(self._assigned)
+            whole = self._back_ms is None or self._was_absent or bool(self._assigned)
             # The end as it is now, not "the end" once the first fetch gets there: nothing falls in between.
             starts = [span.start for span in spans] if whole else self._starts(reader, spans)
         except (WeirError, KafkaException, TimeoutError) as error:

@@ -61,7 +61,7 @@ STOPPING: Final = frozenset({Fault.TIMESTAMPS, Fault.CLEANUP, Fault.PARTITIONS, 
 """With these decisions are wrong: `weir up`, `weir job`, `weir admin`, `weir collect pulsar` do not start."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class TopicFault:
     """One thing that is wrong with a topic.
 
@@ -214,18 +214,10 @@ def _answers(asked: Mapping[Any, Future[Any]]) -> Iterator[tuple[Any, Any, Kafka
 
 def _unseen(name: str, error: KafkaError, bootstrap: str) -> TopicFault:
     if error.code() == KafkaError.UNKNOWN_TOPIC_OR_PART:
-        return TopicFault(
-            topic=name,
-            fault=Fault.MISSING,
-            what=f"topic {name} is not there on {bootstrap}",
-            mend="`weir job` and `weir up` create it when they start",
-        )
-    return TopicFault(
-        topic=name,
-        fault=Fault.UNREADABLE,
-        what=f"topic {name} cannot be looked at: {error.str()}",
-        mend="Weir needs the operations Describe and DescribeConfigs on it",
-    )
+        what, mend = f"is not there on {bootstrap}", "`weir job` and `weir up` create it when they start"
+        return TopicFault(name, Fault.MISSING, f"topic {name} {what}", mend)
+    mend = "Weir needs the operations Describe and DescribeConfigs on it"
+    return TopicFault(name, Fault.UNREADABLE, f"topic {name} cannot be looked at: {error.str()}", mend)
 
 
 def _wrong(
@@ -236,26 +228,18 @@ def _wrong(
         f"kafka-configs --bootstrap-server {cluster.bootstrap} --alter --entity-type topics"
         f" --entity-name {name} --add-config {add}"
     )
-    faults = [
-        TopicFault(
-            topic=name,
-            fault=fault,
-            what=f"topic {name} exists with {key}={found[key].value}; Weir needs {settings[key]}",
-            mend=mend,
-        )
+    other = [
+        (fault, f"{key}={found[key].value}; Weir needs {settings[key]}")
         for key, fault in ((TIMESTAMP_TYPE, Fault.TIMESTAMPS), (CLEANUP_POLICY, Fault.CLEANUP))
         if key in settings and found[key].value != settings[key]
     ]
     # Where something else is wrong the same command mends both.
-    forgets = [] if faults else _forgets(found, settings, read_back=name != cluster.topics.deadletter)
-    faults += [
-        TopicFault(topic=name, fault=fault, what=f"topic {name} exists with {what}", mend=mend)
-        for fault, what in forgets
-    ]
+    said = other or _forgets(found, settings, read_back=name != cluster.topics.deadletter)
+    faults = [TopicFault(name, fault, f"topic {name} exists with {what}", mend) for fault, what in said]
     # Whoever creates a topic of Weir sets this one on it; it is the broker's where a request created it.
     if not faults and found[CLEANUP_POLICY].source != ConfigSource.DYNAMIC_TOPIC_CONFIG.value:
         what = f"topic {name} has the broker's settings, since a client's request made it, not Weir"
-        faults.append(TopicFault(topic=name, fault=Fault.NOT_OURS, what=what, mend=mend))
+        faults.append(TopicFault(name, Fault.NOT_OURS, what, mend))
     return faults
 
 
@@ -282,4 +266,4 @@ def _too_many(name: str, count: int, bootstrap: str) -> TopicFault:
         f" weir policy apply policies.yaml --kafka {bootstrap}"
     )
     what = f"topic {name} has {count} partitions; Weir needs 1, since versions count up in one order"
-    return TopicFault(topic=name, fault=Fault.PARTITIONS, what=what, mend=mend)
+    return TopicFault(name, Fault.PARTITIONS, what, mend)

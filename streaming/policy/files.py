@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from streaming.contract.errors import BadEvent, ConfigError
 from streaming.contract.names import full_topic
-from streaming.policy.policy_set import RAISE, Entity, EntryPath, Section, parse_path
+from streaming.policy.policy_set import RAISE, EntryPath, Section, entity_path, parse_path
 from streaming.policy.schema import ENTITY, FILE, FILE_VERSION, NAMES, VALUES
 from streaming.policy.validation import SUGGESTED_MAX, Finding, sorted_problems, suggestion
 from streaming.policy.yaml.lines import YamlFile, dotted, read_yaml
@@ -56,7 +56,7 @@ def check_entry(path: str, value: Any) -> None:
     entry = parse_path(path)
     found = NAMES[entry.section].check(entry.name) if entry.name else []
     if entry.entity is not None:
-        found = ENTITY.check(_entity_value(entry.entity))
+        found = ENTITY.check(entry.entity)
     # A removal is judged by its path alone, so that what an older version let in can be removed.
     if value is not None:
         found += VALUES[entry.section].check(value)
@@ -85,7 +85,7 @@ def policy_file(entries: Mapping[str, Any], comments: Mapping[str, Sequence[str]
         lines.append("quotas:")
         for entry, value, said in sections[Section.QUOTAS]:
             lines += _commented(said, 2)
-            lines += [f"  - entity: {rendered(_entity_value(entry.entity or Entity()))}", *_block(value, 4)]
+            lines += [f"  - entity: {rendered(entry.entity)}", *_block(value, 4)]
     for section in _NAMED:
         lines += _table(section, sections[section], 0)
     for _, value, said in sections[Section.BROKER]:
@@ -113,31 +113,11 @@ def _block(value: Mapping[str, Any], indent: int) -> list[str]:
     return [f"{' ' * indent}{name}: {rendered(item)}" for name, item in value.items()]
 
 
-def _entity_value(entity: Entity) -> dict[str, str | None]:
-    """An entity as the file writes it: null for the default, no key for a part that does not belong to it."""
-    value: dict[str, str | None] = {}
-    if entity.default_user or entity.user is not None:
-        value["user"] = entity.user
-    if entity.default_client_id or entity.client_id is not None:
-        value["client-id"] = entity.client_id
-    return value
-
-
-def _entity_path(value: Mapping[str, str | None]) -> str:
-    """The other way round: the path of a quota whose entity is written so."""
-    return Entity(
-        user=value.get("user"),
-        client_id=value.get("client-id"),
-        default_user=value.get("user", "") is None,
-        default_client_id=value.get("client-id", "") is None,
-    ).path
-
-
 def _entries(document: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
     if Section.MODE in document:
         yield Section.MODE.value, document[Section.MODE]
     for item in document.get(Section.QUOTAS) or ():
-        yield _entity_path(item["entity"]), {name: value for name, value in item.items() if name != "entity"}
+        yield entity_path(item["entity"]), {name: value for name, value in item.items() if name != "entity"}
     for section in _NAMED:
         for name, value in _mapping(document.get(section)).items():
             yield f"{section}.{full_topic(name) if section is Section.TOPICS else name}", value
@@ -157,7 +137,7 @@ def _repeated_entities(
     for index, item in enumerate(items if isinstance(items, list) else ()):
         if index in unsound:
             continue
-        earlier = first.setdefault(_entity_path(item["entity"]), index)
+        earlier = first.setdefault(entity_path(item["entity"]), index)
         if earlier != index:
             line = source.line((Section.QUOTAS.value, earlier))
             message = f"is that of quotas[{earlier}] in line {line} again; expected each entity once"

@@ -30,6 +30,7 @@ DEFAULT_USER = "ANONYMOUS"
 # One text each, not one for every client that they apply to.
 _DEFAULT_BOTH = f"quotas[user={DEFAULT_NAME},client-id={DEFAULT_NAME}]"
 _DEFAULT_USER, _DEFAULT_CLIENT = f"quotas[user={DEFAULT_NAME}]", f"quotas[client-id={DEFAULT_NAME}]"
+_KINDS = ("user", "client-id")
 # Kafka's default is 11 samples of one second: what its own token bucket holds (docs/protocol_notes.md 1.1).
 DEFAULT_BURST_SECONDS = 11
 # Users and client-ids come from the network: forget the oldest rather than grow with them, in number or size.
@@ -90,28 +91,8 @@ class Decide(StrEnum):
     """In the job; the request waits for it."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Entity:
-    """Whom a quota is for.
-
-    Attributes:
-        user: a name, DEFAULT_NAME unencoded for the default, None if the user is not part of it.
-        client_id: the same for the client-id.
-        default_user: the user part is the default.
-        default_client_id: the client-id part is the default.
-    """
-
-    user: str | None = None
-    client_id: str | None = None
-    default_user: bool = False
-    default_client_id: bool = False
-
-    @property
-    def path(self) -> str:
-        """The entry's path, `quotas[user=...,client-id=...]`, in its one canonical form."""
-        user = DEFAULT_NAME if self.default_user else None if self.user is None else encode_name(self.user)
-        client_id = None if self.client_id is None else encode_name(self.client_id)
-        return quota_path(user, DEFAULT_NAME if self.default_client_id else client_id)
+Entity = Mapping[str, str | None]
+"""Whom a quota is for, as files say it: `user`, `client-id` or both, each a name or None for the default."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -161,11 +142,11 @@ class Candidate(NamedTuple):
     subject: str
 
 
-def quota_path(user: str | None, client_id: str | None) -> str:
-    """The path of a quota from parts that are encoded already."""
-    if user is None:
-        return f"quotas[client-id={client_id}]" if client_id is not None else "quotas[]"
-    return f"quotas[user={user}]" if client_id is None else f"quotas[user={user},client-id={client_id}]"
+def entity_path(entity: Entity) -> str:
+    """The path of an entity's quota, `quotas[user=...,client-id=...]`, in its one canonical form."""
+    names = {kind: entity[kind] for kind in _KINDS if kind in entity}
+    parts = (f"{kind}={DEFAULT_NAME if name is None else encode_name(name)}" for kind, name in names.items())
+    return f"quotas[{','.join(parts)}]"
 
 
 def parse_path(path: str) -> EntryPath:
@@ -385,16 +366,13 @@ def refill_times(entries: Mapping[str, Any]) -> Iterator[tuple[str, float]]:
 
 def _parse_entity(path: str) -> Entity:
     inner = path.removeprefix("quotas[").removesuffix("]")
-    user, client_id = split_names(inner, f"policy path {path!r}")
-    entity = Entity(
-        user=None if user in (None, DEFAULT_NAME) else unquote(user),
-        client_id=None if client_id in (None, DEFAULT_NAME) else unquote(client_id),
-        default_user=user == DEFAULT_NAME,
-        default_client_id=client_id == DEFAULT_NAME,
-    )
-    if user is None and client_id is None:
+    found = zip(_KINDS, split_names(inner, f"policy path {path!r}"), strict=True)
+    entity = {
+        kind: None if name == DEFAULT_NAME else unquote(name) for kind, name in found if name is not None
+    }
+    if not entity:
         raise BadEvent(f"policy path {path!r} names nobody; expected a user, a client-id or both")
     # Two spellings of one entity would be two entries, of which one is never found.
-    if entity.path != path:
-        raise BadEvent(f"policy path {path!r} is not in its canonical form; expected {entity.path!r}")
+    if entity_path(entity) != path:
+        raise BadEvent(f"policy path {path!r} is not in its canonical form; expected {entity_path(entity)!r}")
     return entity

@@ -5,7 +5,7 @@ A dispatch rate wins as a whole if it sets at least one rate; a backlog quota if
 A partition, `TOPIC-partition-N`, without an entry of its own has that of its topic, as in Pulsar.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Final
@@ -74,11 +74,11 @@ class BacklogQuota:
         allow_delete_records: whether records may be deleted where a group's offsets cannot be moved (Kafka).
     """
 
-    path: str
-    limit: int
-    policy: str
-    actions: bool
-    allow_delete_records: bool
+    path: str = ""
+    limit: int = UNLIMITED
+    policy: str = DEFAULT_RETENTION
+    actions: bool = False
+    allow_delete_records: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -125,18 +125,18 @@ def dispatch_candidates(
     # Only the limiter of a subscription has a level more than that of a topic.
     if kind is RateKind.SUBSCRIPTION and subscription is not None:
         rate = own.get("subscriptions", {}).get(subscription, {}).get("dispatchRate")
-        yield _rate_candidate("subscription", f"{own_path}.subscriptions.{subscription}.dispatchRate", rate)
-    yield _rate_candidate("topic", f"{own_path}.{kind}", own.get(kind))
-    yield _rate_candidate("namespace", f"{namespace_path}.{kind}", shared.get(kind))
+        yield _candidate("subscription", f"{own_path}.subscriptions.{subscription}.dispatchRate", rate)
+    yield _candidate("topic", f"{own_path}.{kind}", own.get(kind))
+    yield _candidate("namespace", f"{namespace_path}.{kind}", shared.get(kind))
     broker = policies.entries.get(Section.BROKER, {})
     msgs, size = BROKER_RATES[kind]
     default = dict(zip(RATE_KEYS, (broker.get(msgs, UNLIMITED), broker.get(size, UNLIMITED)), strict=True))
     # The broker's defaults know no period: they are per second.
-    yield _rate_candidate("broker", f"{Section.BROKER}.{msgs.removesuffix('InMsg')}*", default)
+    yield _candidate("broker", f"{Section.BROKER}.{msgs.removesuffix('InMsg')}*", default)
 
 
-def sets_rate(value: Mapping[str, Any] | None, keys: tuple[str, str] = RATE_KEYS) -> bool:
-    """Whether a dispatch rate, or `broker` by other keys, says one of its two."""
+def sets_rate(value: Mapping[str, Any] | None, keys: Sequence[str] = RATE_KEYS) -> bool:
+    """Whether a dispatch rate, or what has other keys, says one of its limits."""
     return value is not None and any(value.get(key, UNLIMITED) != UNLIMITED for key in keys)
 
 
@@ -150,21 +150,17 @@ def limits_some(policies: PolicySet, topic: str) -> bool:
 
 def backlog_candidates(policies: PolicySet, topic: str, kind: BacklogKind) -> Iterator[Candidate]:
     """Where a backlog quota is looked for, in order of precedence; values hold the limit and `policy`."""
-    limit_key = LIMIT_KEYS[kind]
-    levels = (
-        ("topic", _own_path(policies, topic)),
-        ("namespace", f"{Section.NAMESPACES}.{namespace_of(topic)}"),
-    )
-    for level, path in levels:
+    limit_key, namespace_path = LIMIT_KEYS[kind], f"{Section.NAMESPACES}.{namespace_of(topic)}"
+    for level, path in (("topic", _own_path(policies, topic)), ("namespace", namespace_path)):
         quota = policies.entries.get(path, {}).get("backlogQuotaMap", {}).get(kind)
-        yield _backlog_candidate(level, f"{path}.backlogQuotaMap.{kind}", quota, limit_key)
+        yield _candidate(level, f"{path}.backlogQuotaMap.{kind}", quota, (limit_key,))
     broker = policies.entries.get(Section.BROKER, {})
     default_key = _BROKER_BACKLOGS[kind]
     default = {
         limit_key: broker.get(default_key, UNLIMITED),
         "policy": broker.get("backlogQuotaDefaultRetentionPolicy", DEFAULT_RETENTION),
     }
-    yield _backlog_candidate("broker", f"{Section.BROKER}.{default_key}", default, limit_key)
+    yield _candidate("broker", f"{Section.BROKER}.{default_key}", default, (limit_key,))
 
 
 def backlog_quota(policies: PolicySet, topic: str, kind: BacklogKind) -> BacklogQuota:
@@ -178,9 +174,7 @@ def backlog_quota(policies: PolicySet, topic: str, kind: BacklogKind) -> Backlog
                 actions=place.value.get("actions", False) and not policies.tracks,
                 allow_delete_records=place.value.get("allow_delete_records", False),
             )
-    return BacklogQuota(
-        path="", limit=UNLIMITED, policy=DEFAULT_RETENTION, actions=False, allow_delete_records=False
-    )
+    return BacklogQuota()
 
 
 def check_interval_s(policies: PolicySet) -> int:
@@ -196,10 +190,7 @@ def _own_path(policies: PolicySet, topic: str) -> str:
     return path if whole is None else f"{Section.TOPICS}.{whole}"
 
 
-def _rate_candidate(level: str, path: str, value: Mapping[str, Any] | None) -> Candidate:
-    return Candidate(level=level, path=path, value=value, wins=sets_rate(value))
-
-
-def _backlog_candidate(level: str, path: str, value: Mapping[str, Any] | None, limit_key: str) -> Candidate:
-    wins = value is not None and value[limit_key] != UNLIMITED
-    return Candidate(level=level, path=path, value=value, wins=wins)
+def _candidate(
+    level: str, path: str, value: Mapping[str, Any] | None, keys: Sequence[str] = RATE_KEYS
+) -> Candidate:
+    return Candidate(level=level, path=path, value=value, wins=sets_rate(value, keys))

@@ -52,14 +52,13 @@ async def followed(
     steps: list[Callable[[], None]],
     count: int,
     *,
-    from_beginning: bool,
-    back_ms: int = 0,
+    back_ms: int | None,
 ) -> list[bytes]:
     """Start a tail, take the steps in a thread, wait for so many records."""
     seen: list[bytes | None] = []
     tail = Tail(
         {"bootstrap.servers": cluster.kafka.bootstrap}, topic,
-        from_beginning=from_beginning, back_ms=back_ms, parse=value_of, deliver=seen.extend, look_s=0.3,
+        back_ms=back_ms, parse=value_of, deliver=seen.extend, look_s=0.3,
     )  # fmt: skip
     tail.start(asyncio.get_running_loop())
     try:
@@ -81,7 +80,7 @@ def test_from_the_beginning(cluster: Cluster) -> None:
     writer = Writer(cluster, fresh("tail"))
     writer.create()
     writer.put(b"old")
-    work = followed(cluster, writer.topic, [lambda: writer.put(b"new")], 2, from_beginning=True)
+    work = followed(cluster, writer.topic, [lambda: writer.put(b"new")], 2, back_ms=None)
     assert asyncio.run(work) == [b"old", b"new"]
 
 
@@ -96,7 +95,7 @@ def test_from_now_on(cluster: Cluster) -> None:
         writer.grow,
         lambda: writer.put(b"second", partition=1),
     ]
-    work = followed(cluster, writer.topic, steps, 2, from_beginning=False)
+    work = followed(cluster, writer.topic, steps, 2, back_ms=0)
     assert asyncio.run(work) == [b"new", b"second"]
 
 
@@ -108,9 +107,7 @@ def test_some_way_back(cluster: Cluster) -> None:
     writer.put(b"too old", age_ms=600_000)
     writer.put(b"too old", 1, age_ms=600_000)
     writer.put(b"old", age_ms=20_000)
-    work = followed(
-        cluster, writer.topic, [lambda: writer.put(b"new")], 2, from_beginning=False, back_ms=60_000
-    )
+    work = followed(cluster, writer.topic, [lambda: writer.put(b"new")], 2, back_ms=60_000)
     assert asyncio.run(work) == [b"old", b"new"]
 
 
@@ -118,7 +115,7 @@ def test_a_topic_that_is_created_later(cluster: Cluster) -> None:
     """A topic that is not there yet is waited for, and nothing written to it is missed."""
     writer = Writer(cluster, fresh("tail"))
     steps = [lambda: time.sleep(1), writer.create, lambda: writer.put(b"first")]
-    work = followed(cluster, writer.topic, steps, 1, from_beginning=False)
+    work = followed(cluster, writer.topic, steps, 1, back_ms=0)
     assert asyncio.run(work) == [b"first"]
 
 
@@ -139,7 +136,7 @@ def test_a_loop_that_is_busy_is_waited_for(cluster: Cluster) -> None:
     async def run() -> list[bytes | None]:
         seen: list[bytes | None] = []
         properties = {"bootstrap.servers": cluster.kafka.bootstrap}
-        tail = Tail(properties, writer.topic, from_beginning=True, parse=parse, deliver=seen.extend)
+        tail = Tail(properties, writer.topic, parse=parse, deliver=seen.extend)
         tail.start(asyncio.get_running_loop())
         try:
             # The loop is busy: nothing is delivered until it is looked at again.

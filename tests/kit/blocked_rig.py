@@ -31,7 +31,8 @@ class Blocked(Rig):
         policies = self.coordinator.policies
         for topic, policy in ((HELD, HOLD), (REFUSED, EXCEPTION)):
             path = f"namespaces.{full(topic).split('//')[1].rpartition('/')[0]}"
-            change = PolicyChange(id="p", ts=self.desk.wall_ms, path=path, value=quota(policy), version=None)
+            now = self.desk.wall_ms
+            change = PolicyChange(id="p", ts=now, at=now, path=path, value=quota(policy), version=None)
             policies.apply([change])
             self.say(topic, 10_240)
         self.proven = proven

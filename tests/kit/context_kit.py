@@ -50,7 +50,7 @@ def enforce(policies: Policies, ts: int, entries: Mapping[str, Any], version: in
     policies.known = lambda: True
     policies.apply(
         [
-            PolicyChange(id="x", ts=ts, path=path, value=value, version=version)
+            PolicyChange(id="x", ts=ts, at=ts, path=path, value=value, version=version)
             for path, value in entries.items()
         ]
     )

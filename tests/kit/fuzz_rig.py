@@ -178,7 +178,8 @@ class Rig:
         changes = []
         for path, value in _POLICIES[self.kind].items():
             more = {"controller_mutation_burst": 1_000_000 + version} if path == _ANYBODY else {}
-            changes.append(PolicyChange(id="fuzz", ts=1, path=path, value={**value, **more}, version=version))
+            said = {**value, **more}
+            changes.append(PolicyChange(id="fuzz", ts=1, at=1, path=path, value=said, version=version))
         policies = proxy.coordinator.policies
         policies.known = lambda: True
         policies.apply(changes)

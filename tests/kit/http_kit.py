@@ -11,7 +11,7 @@ import orjson
 from mutation_kit import Desk
 from prometheus_client import CollectorRegistry
 
-from enforcer.http.filled_answers import AnswerFilling
+from enforcer.http.filled_answers import Fill
 from enforcer.http.metrics import HttpMetrics
 from enforcer.http.proxy import HttpProxy
 from enforcer.http.settings import HttpSettings
@@ -132,7 +132,7 @@ class Front:
         self,
         rate: float = 2,
         burst: float = 22,
-        fillings: tuple[AnswerFilling, ...] = (),
+        fills: Mapping[str, Fill] | None = None,
         binary_tls: bool = False,
         **settings: Any,
     ) -> None:
@@ -152,7 +152,7 @@ class Front:
             HttpSettings(**{"upstream": HOME, **settings}),
             self.mutations,
             HttpMetrics(self.registry),
-            fillings,
+            fills,
             self.pulsar,
             binary_tls=binary_tls,
         )

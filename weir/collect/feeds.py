@@ -116,7 +116,7 @@ class DecisionFeed(_Feed[T]):
 
         # Our own clock may be ahead of the brokers', and would leave out what was written just now.
         self._tail = Tail(
-            cluster.properties, self._topic, from_beginning=False, back_ms=back_ms, from_newest=True,
+            cluster.properties, self._topic, back_ms=back_ms, from_newest=True,
             parse=lambda message: read(message, complaints), deliver=deliver,
         )  # fmt: skip
 

@@ -115,7 +115,6 @@ def _front(
 ) -> "HttpService":
     """The proxy of another admin API, which gets what is not ours; Pulsar's answers get what Weir knows."""
     from enforcer.control.backlog.filled_answers import fills
-    from enforcer.http.filled_answers import AnswerFilling
     from enforcer.http.service import HttpService
     from enforcer.http.settings import Table
 
@@ -123,9 +122,8 @@ def _front(
     port = listen[1] or f"any-{os.getpid()}"
     name = http.id or f"{socket.gethostname()}-http-{port}"
     filled = fills(parts) if http.table is Table.PULSAR else {}
-    fillings = [AnswerFilling(path=path, fill=fill) for path, fill in filled.items()]
     registry = parts.metrics.registry
-    return HttpService(name, http, deciding, cluster, registry, fillings, binary_tls=binary_tls)
+    return HttpService(name, http, deciding, cluster, registry, filled, binary_tls=binary_tls)
 
 
 async def _serve(service: "AdminService", fronts: "list[HttpService]", args: argparse.Namespace) -> None:

@@ -14,7 +14,7 @@ from weir.options import add, add_flag, number, whole
 from weir.paths import check_files
 
 if TYPE_CHECKING:
-    from streaming.replay import Replayed, ReplayResult
+    from streaming.replay import ReplayResult
 
 _say = teller("weir")
 _NEW_REFUSED_MAX, _ADDED_DELAY_MAX_S = 10**12, 1e9
@@ -99,7 +99,7 @@ def _check_usage(args: argparse.Namespace) -> None:
 
 
 @contextmanager
-def _replayed(args: argparse.Namespace) -> "Iterator[Replayed | ReplayResult]":
+def _replayed(args: argparse.Namespace) -> "Iterator[ReplayResult]":
     if args.engine == "local":
         from streaming.replay import replaying
         from weir.plan.progress import Progress
@@ -148,7 +148,7 @@ def _plan(args: argparse.Namespace) -> int:
     return 1 if wrong else 0
 
 
-def _write(args: argparse.Namespace, replayed: "Replayed | ReplayResult") -> None:
+def _write(args: argparse.Namespace, replayed: "ReplayResult") -> None:
     replayed.write(args.out, args.dead_letters)
     _say(f"{len(replayed.decisions)} decisions written to {args.out}")
     if len(replayed.dead_letters):

@@ -10,7 +10,7 @@ from streaming.columns.outputs import Decided
 from streaming.laws.law import FOR_EVER, CandidatePolicies, StepContext
 from streaming.log.stretches import Stretch
 from streaming.policy.files import load_policies
-from streaming.replay import Decider, Drafts, Replayed, drafts, replaying, summarise
+from streaming.replay import Decider, Drafts, ReplayResult, drafts, replaying, summarise
 from weir.plan.comparison import SIDES, flips
 from weir.plan.identity import prove
 from weir.plan.progress import Progress
@@ -27,7 +27,7 @@ class Planned:
         plans: one for each file of policies that was tried.
     """
 
-    replayed: Replayed
+    replayed: ReplayResult
     proven: int | None
     plans: list[Plan]
 

@@ -17,11 +17,11 @@ from typing import Any, Final
 
 import numpy as np
 
-from streaming.contract.names import QUOTA_GROUP_PREFIX, parse_subject
+from streaming.contract.names import QUOTA_GROUP_PREFIX, parse_subject, subject_of
 from streaming.contract.usage_events import DIMENSIONS
 from streaming.policy.concurrency_schema import LIMIT_MAX, MAX_DURATION_NS
 from streaming.policy.groups import QUOTA_DIMENSIONS
-from streaming.policy.policy_set import ALL_OTHERS, Entity, Section
+from streaming.policy.policy_set import ALL_OTHERS, Section, entity_path
 from streaming.policy.schema import MIN_RATE
 from weir.propose.demand import INFLIGHT, MINUTE_MS, MUTATIONS, ROUND_TRIP, Doubles, Kind
 from weir.propose.proposal import OWN_MAX, Asked, Proposal, may_be
@@ -60,21 +60,14 @@ def _default_first(
     yield from sorted((path, [number]) for path, number in paths if path != default and may_be(path))
 
 
-def _entity(subject: str, *, default: bool = False) -> Entity:
-    user, client_id = parse_subject(subject)
-    if not default:
-        return Entity(user=user, client_id=client_id)
-    return Entity(default_user=user is not None, default_client_id=user is None)
-
-
 def _mutations(proposal: Proposal, asked: Asked) -> None:
     if (Kind.USER, MUTATIONS) not in asked:
         return
     usual = Usual.of(asked[Kind.USER, MUTATIONS], np.add)
     names = usual.demand.names
-    default = Entity(default_user=True).path
+    default = entity_path({"user": None})
     for path, users in _default_first(
-        usual.peak, iter(usual.far), lambda number: Entity(user=names[number]).path, default
+        usual.peak, iter(usual.far), lambda number: entity_path({"user": names[number]}), default
     ):
         rate = usual.peak_of(users) / (usual.window_ms / 1000.0)
         limits = {
@@ -111,11 +104,16 @@ def _byte_rates(proposal: Proposal, measure: str, key: str, usual: Usual) -> Non
     for of in ("user", "client-id"):
         own = np.array([quota and name.startswith(of) for quota, name in zip(quotas, names, strict=True)])
         peak = np.where(own, usual.peak, 0.0)
-        default = _entity(f"{of}=x", default=True).path
+        default = entity_path({of: None})
         far = (number for number in usual.far if own[number])
-        for path, some in _default_first(peak, far, lambda number: _entity(names[number]).path, default):
+        for path, some in _default_first(peak, far, lambda number: _path(names[number]), default):
             proposal.entries.setdefault(path, {})[key] = proposal.whole(usual.peak_of(some))
             proposal.note(path, measure, f"{of}s", usual, some)
+
+
+def _path(subject: str) -> str:
+    """Where a subject's quota stands; raises BadEvent: it is none."""
+    return f"quotas[{subject_of(*parse_subject(subject))}]"
 
 
 def _slots(proposal: Proposal, asked: Asked) -> None:

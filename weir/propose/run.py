@@ -75,7 +75,7 @@ def run(
         outputs = Outputs()
         asked = asked_in(records, context, outputs)
         progress.step("looking for what is usual")
-        proposal, dead_letters = propose(asked, headroom), in_order(records, outputs).dead_letters
+        proposal, dead_letters = propose(asked, headroom), [*in_order(records, outputs).dead_letters]
         if not proposal.entries:
             also = "; {:,} lines could not be used, the first {topic}:{offset}: {reason}"
             raise WeirError(

@@ -2,7 +2,7 @@
 
 from typing import Any, Final, NamedTuple
 
-from streaming.contract.broker_events import Latency, latency
+from streaming.contract.broker_events import latency
 from streaming.contract.errors import BadEvent
 from streaming.contract.fields import TS_MAX_MS, Fields, choice, flag, integer, names, shown, signed, text
 
@@ -92,7 +92,7 @@ def admission(fields: Fields) -> Admission:
 def flight(fields: Fields, name: str, ts: int) -> Flight:
     """A `latency` event, its samples taken together; raises BadEvent: it is none."""
     said = latency(fields, name, ts)
-    samples = [each for each in ((said,) if isinstance(said, Latency) else said.samples) if each is not None]
+    samples = [each for each in said.samples if each is not None]
     return Flight(
         partition=said.partition,
         inflight=max((sample.inflight for sample in samples), default=0),

@@ -132,7 +132,6 @@ def decisions_tail(
     return Tail(
         properties,
         topic,
-        from_beginning=False,
         back_ms=back_ms,
         from_newest=True,
         parse=parse,

@@ -83,7 +83,6 @@ class MembershipFeed:
         self._signs = Tail[Sign | ReadersReport](
             connection,
             topic,
-            from_beginning=False,
             back_ms=_BACK_MS,
             # Our own clock may be ahead of the brokers', and would leave out all who said so just now.
             from_newest=True,

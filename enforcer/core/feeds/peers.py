@@ -105,7 +105,6 @@ def requests_since(
     return Tail(
         properties,
         topic,
-        from_beginning=False,
         back_ms=back_ms,
         parse=charges_in,
         deliver=deliver,

@@ -105,4 +105,4 @@ def policies_tail(
         change = parse_policy(message.value(), name, known_ts, unusable)
         return [] if change is None else [change]
 
-    return Tail(properties, topic, from_beginning=True, parse=parse_message, deliver=policies.apply)
+    return Tail(properties, topic, parse=parse_message, deliver=policies.apply)

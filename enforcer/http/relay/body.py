@@ -50,15 +50,13 @@ class Body:
         self._receive = receive
         self._memory = memory
         self._kept = bytearray()
-        self._counted = 0
         self._beyond = b""
         self._ended = False
-        self._streams = False
 
     @property
     def whole(self) -> bool:
         """Whether all of it is kept."""
-        return self._ended and not self._streams
+        return self._ended and not self._beyond
 
     @property
     def kept(self) -> bytes:
@@ -76,9 +74,8 @@ class Body:
             while not self._ended:
                 chunk = await self._chunk()
                 if len(self._kept) + len(chunk) > most or not self._memory.take(len(chunk)):
-                    self._beyond, self._streams = chunk, True
+                    self._beyond = chunk
                     return False
-                self._counted += len(chunk)
                 self._kept += chunk
         return True
 
@@ -93,13 +90,12 @@ class Body:
 
     def release(self) -> None:
         """It is not needed any more."""
-        self._memory.give_back(self._counted)
-        self._counted = 0
+        self._memory.give_back(len(self._kept))
+        self._kept = bytearray()
 
     async def _streamed(self) -> AsyncIterator[bytes]:
         yield bytes(self._kept)
         # It is gone, and never sent again: others need the room, however long the rest takes.
-        self._kept = bytearray()
         self.release()
         yield self._beyond
         while not self._ended:

@@ -1,7 +1,7 @@
 """Kafka's own definitions of its messages: which fields a body has in a version.
 
 They are the JSON files that kafka-python carries, and ours of the same kind, read when they are first needed,
-and newer ones that stand in `enforcer.wire.definitions`.
+and newer ones that stand in `group_apis`.
 """
 
 import re
@@ -14,11 +14,10 @@ from typing import Any, Final, NamedTuple
 
 import orjson
 
-from enforcer.wire.definitions.consumer_groups import CONSUMER_GROUPS
-from enforcer.wire.definitions.parts import Definition
-from enforcer.wire.definitions.share_groups import SHARE_GROUPS
-from enforcer.wire.definitions.streams_groups import STREAMS_GROUPS
+from enforcer.wire.kafka.group_apis import GROUP_APIS
 
+Definition = dict[str, Any]
+"""A message, a struct of one or a field of that, as Kafka's JSON says it."""
 _COMMENT: Final = re.compile(r"(?m)^\s*//.*$")
 WIDTHS: Final[Mapping[str, int]] = MappingProxyType(
     {
@@ -54,8 +53,29 @@ NAMES: Final = (
 
 # To import these for a few files would cost the proxy a fifth of a second and its memory.
 _CARRIERS: Final = (("streaming.kafka_io.messages", ""), ("kafka", "protocol/schemas/resources"))
+
+
+def _read(said: str) -> list[Definition]:
+    """Fields, in the words of `group_apis`."""
+    levels: list[list[Definition]] = [[]]
+    for token in re.findall(r"[^\s()]+|[()]", said):
+        if token == "(":
+            levels.append([])
+        elif token == ")":
+            fields = levels.pop()
+            levels[-1][-1] |= {"type": f"{levels[-1][-1]['type']}Struct", "fields": fields}
+        else:
+            named, _, default = token.partition("=")
+            named, _, versions = named.partition("/")
+            name, _, kind = named.partition(":")
+            field = {"name": name, "type": kind.rstrip("?"), "versions": versions or "0+"}
+            null = {"nullableVersions": "0+", "default": "null"} if kind.endswith("?") else {}
+            levels[-1].append(field | null | ({"default": default} if default else {}))
+    return levels[0]
+
+
 DEFINITIONS: Final[Mapping[tuple[int, str], Definition]] = MappingProxyType(
-    {**CONSUMER_GROUPS, **SHARE_GROUPS, **STREAMS_GROUPS}
+    {api: {"validVersions": own, "fields": _read(said)} for api, (own, said) in GROUP_APIS.items()}
 )
 """(API, request or response) -> definition."""
 

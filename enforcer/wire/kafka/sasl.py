@@ -37,15 +37,8 @@ class Mechanism(StrEnum):
     OAUTHBEARER = "OAUTHBEARER"
 
 
-# Rounds of SaslAuthenticate until the broker has decided: SCRAM's first answer is only a challenge.
-_ROUNDS: Final = {
-    Mechanism.PLAIN: 1,
-    Mechanism.SCRAM_SHA_256: 2,
-    Mechanism.SCRAM_SHA_512: 2,
-    Mechanism.OAUTHBEARER: 1,
-}
-
-
+# They take two rounds of SaslAuthenticate until the broker has decided: the first answer is only a challenge.
+_SCRAM: Final = (Mechanism.SCRAM_SHA_256, Mechanism.SCRAM_SHA_512)
 TOKEN_BYTES: Final = 4_096
 """The longest token, passwords and proofs being short."""
 _BEARER_BYTES: Final = 131_072
@@ -171,7 +164,8 @@ class SaslObserver:
         if self.waiting:
             raise BadFrame(Reason.BAD_VALUE)
         if header.api_key == SASL_HANDSHAKE:
-            offered = _mechanism_of(_OFFERED(frame, header))
+            name = _OFFERED(frame, header)
+            offered = next((each for each in Mechanism if each == name), None)
             if offered is None:
                 raise Unreadable("mechanism", self._refused_handshake(header))
             if offered is Mechanism.PLAIN and not self._plain:
@@ -224,7 +218,7 @@ class SaslObserver:
         if mechanism is None or self._candidate is None:
             raise BadFrame(Reason.BAD_VALUE)
         self._rounds += 1
-        if self._rounds == _ROUNDS[mechanism]:
+        if self._rounds == (2 if mechanism in _SCRAM else 1):
             self._principal, self.lifetime_ms = self._candidate, lifetime_ms
             self._mechanism = self._candidate = None
 
@@ -259,13 +253,6 @@ class SaslObserver:
             text = "Cannot change principals during re-authentication"  # Kafka's words.
             raise Unreadable("reauthentication", _refused_login(header, text), ends=True)
         return name
-
-
-def _mechanism_of(name: str) -> Mechanism | None:
-    try:
-        return Mechanism(name)
-    except ValueError:
-        return None
 
 
 def _refused_login(header: RequestHeader, message: str) -> bytes:

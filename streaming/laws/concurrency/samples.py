@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from streaming.contract.broker_events import INT64_MIN, Latencies, Latency, Sample
+from streaming.contract.broker_events import INT64_MIN, Latency, Sample
 from streaming.contract.errors import BadEvent
 from streaming.contract.fields import INT64_MAX
 from streaming.laws.column_intake import ColumnIntake
@@ -42,7 +42,7 @@ class Samples:
         at: when each is applied, ms.
         partition: number of each one's partition,
         names: among these, Arrow text.
-        start_ns, rtt, inflight, drop: see contract.broker_events.Latency.
+        start_ns, rtt, inflight, drop: see contract.broker_events.Sample.
     """
 
     rows: pa.RecordBatch
@@ -98,7 +98,7 @@ class SampleIntake(ColumnIntake, Intake):
             BadEvent: during another of its samples the clock went back.
         """
         super().put(i, event)
-        if isinstance(event, Latencies) and event.wrong is not None:
+        if event.wrong is not None:
             raise BadEvent(event.wrong)
 
     def read(self, sheet: Sheet, ts: Integers) -> list[pa.Array]:
@@ -118,14 +118,12 @@ class SampleIntake(ColumnIntake, Intake):
             samples = samples.take(pa.array(np.argsort(np.concatenate(places))))
         return [partition, samples]
 
-    def listed(self, events: Sequence[Latency | Latencies]) -> list[pa.Array]:
+    def listed(self, events: Sequence[Latency]) -> list[pa.Array]:
         """Those that the parser has read."""
         rows, ends = list[tuple[Any, ...]](), [0]
         for event in events:
-            if isinstance(event, Latency):
-                rows.append((event.start_ns, event.rtt_ns, event.inflight, event.did_drop, ALONE))
-            else:
-                rows += [(*sample, k) for k, sample in enumerate(event.samples) if sample is not None]
+            numbered = enumerate(event.samples, ALONE if event.alone else 0)
+            rows += [(*sample, k) for k, sample in numbered if sample is not None]
             ends.append(len(rows))
         columns = list(zip(*rows, strict=True)) if rows else [()] * _SAMPLE.num_fields
         partition = pa.array([event.partition for event in events], pa.string()).dictionary_encode()

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any, Final
 
-from streaming.contract.broker_events import Latencies, Latency, latency
+from streaming.contract.broker_events import Latency, latency
 from streaming.laws.concurrency.samples import SampleIntake
 from streaming.laws.concurrency.table import DECISION, ConcurrencyTable
 from streaming.laws.law import LawSpec, Said, WarmUp
@@ -35,7 +35,7 @@ SPEC: Final = LawSpec(
     table=ConcurrencyTable,
     intake=SampleIntake,
     readers={"latency": latency},
-    events=(Latency, Latencies),
+    events=(Latency,),
     routing_key=lambda event, timeline: str(event.partition),
     key_column="partition",
     sections=frozenset({Section.PARTITIONS, Section.MODE}),

@@ -37,9 +37,9 @@ def routing_key_of_policy(entry: EntryPath) -> str | None:
     if entry.section is Section.PARTITIONS and entry.name != ALL_OTHERS:
         return INFLIGHT_GROUP_PREFIX + entry.name
     entity = entry.entity
-    if entity is None or entity.default_user or entity.default_client_id:
+    if entity is None or None in entity.values():
         return None
-    return QUOTA_GROUP_PREFIX + subject_of(entity.user, entity.client_id)
+    return QUOTA_GROUP_PREFIX + subject_of(entity.get("user"), entity.get("client-id"))
 
 
 def line(decision: Mapping[str, Any]) -> Said:

@@ -72,9 +72,9 @@ class YamlFile:
             path = path[:-1]
         return self.lines.get(path, 1)
 
-    def problem(self, path: Path, message: str) -> Problem:
-        """A problem with the key at `path`."""
-        return Problem(file=self.file, line=self.line(path), path=dotted(path), message=message)
+    def problem(self, path: Path, message: str, line: int = 0) -> Problem:
+        """A problem with the key at `path`, in its line if no other is given."""
+        return Problem(file=self.file, line=line or self.line(path), path=dotted(path), message=message)
 
 
 def dotted(path: Path) -> str:
@@ -130,14 +130,8 @@ def parse_yaml(raw: bytes, file: str) -> YamlFile:
     most = min(MAX_NODES, FREE_NODES + MAX_NODES_PER_BYTE * len(raw))
     result = _Builder(YamlFile(file=file, lines={(): 1}), most).build(root)
     if second is not None:
-        result.problems.append(
-            Problem(
-                file=file,
-                line=second.start_mark.line + 1,
-                path=WHOLE_FILE,
-                message="holds a second document from here on; expected one document",
-            )
-        )
+        message = "holds a second document from here on; expected one document"
+        result.problems.append(result.problem((), message, second.start_mark.line + 1))
     return result
 
 
@@ -218,10 +212,7 @@ class _Builder:
             if name in own:
                 if not merged:
                     message = f"is written twice, first in line {own[name]}; expected each key once"
-                    where = Problem(
-                        file=self.result.file, line=line, path=dotted((*path, name)), message=message
-                    )
-                    self.result.problems.append(where)
+                    self._problem((*path, name), message, line)
                 continue
             own[name] = line
             self.result.lines[(*path, name)] = line
@@ -234,10 +225,7 @@ class _Builder:
         for key, value in node.value:
             line = key.start_mark.line + 1
             if not isinstance(key, yaml.ScalarNode):
-                message = "has a key that is not text; expected text"
-                self.result.problems.append(
-                    Problem(file=self.result.file, line=line, path=dotted(path), message=message)
-                )
+                self._problem(path, "has a key that is not text; expected text", line)
             elif key.value == _MERGE and not key.style:
                 merges.append(value)
             else:
@@ -253,10 +241,7 @@ class _Builder:
             self._count(source)
             if not isinstance(source, yaml.MappingNode) or id(source) in self.open:
                 message = "merges something that is not a mapping of its own; expected an alias of a mapping"
-                line = node.start_mark.line + 1
-                self.result.problems.append(
-                    Problem(file=self.result.file, line=line, path=dotted((*path, _MERGE)), message=message)
-                )
+                self._problem((*path, _MERGE), message, node.start_mark.line + 1)
                 continue
             self.open.add(id(source))
             for name, line, value, _ in self._pairs(source, path):
@@ -285,8 +270,8 @@ class _Builder:
                 self._problem(path, _TAGGED)
         return None
 
-    def _problem(self, path: Path, message: str) -> None:
-        self.result.problems.append(self.result.problem(path, message))
+    def _problem(self, path: Path, message: str, line: int = 0) -> None:
+        self.result.problems.append(self.result.problem(path, message, line))
 
 
 def _integer(text: str) -> int:

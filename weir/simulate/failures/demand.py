@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
-from streaming.contract.broker_events import Backlog, Latencies, Latency
+from streaming.contract.broker_events import Backlog, Latency
 from streaming.contract.errors import BadEvent, WeirError
 from streaming.contract.events import PolicyChange, Request
 from streaming.contract.names import INFLIGHT_GROUP_PREFIX
@@ -84,9 +84,7 @@ class Demand:
             case DispatchUsage():
                 self.of["dispatch"].append(event)
             case Latency():
-                self.of["concurrency"].append(event)
-            case Latencies():
-                own = [_single(event, sample) for sample in event.samples if sample is not None]
+                own = [replace(event, samples=(one,)) for one in event.samples if one is not None]
                 self.of["concurrency"] += own
                 return len(own)
             case Backlog():
@@ -134,10 +132,6 @@ class Demand:
         return some, len(events) - len(some)
 
 
-def _single(event: Latencies, sample: Any) -> Latency:
-    return Latency(id=event.id, ts=event.ts, at=event.at, partition=event.partition, **sample._asdict())
-
-
 def _busiest_groups(reports: list[GroupUsage]) -> list[GroupUsage]:
     """Reports with the groups alone that use most: each of them is looked at in each step."""
     used: dict[str, int] = {}
@@ -156,7 +150,7 @@ OF_LAWS: Final[dict[str, tuple[Callable[[Any], Any], Callable[[Any], float]]]] =
         lambda event: event.broker, lambda event: sum(sum(report.counts) for _, report in event.usage)
     ),
     "dispatch": (lambda event: (event.broker, event.topic), lambda event: event.msgs),
-    "concurrency": (lambda event: event.partition, lambda event: event.inflight),
+    "concurrency": (lambda event: event.partition, lambda event: event.samples[0].inflight),
     "backlog": (lambda event: event.topic, lambda event: sum(ledger.size for ledger in event.ledgers)),
 }  # fmt: skip
 """Of each law: whose an event is, and how much it wants of the law."""

@@ -83,7 +83,7 @@ class Proxy:
         policies = Policies(self._brokers.now_ms)
         policies.apply(
             [
-                PolicyChange(id=path, ts=0, path=path, value=value, version=1)
+                PolicyChange(id=path, ts=0, at=0, path=path, value=value, version=1)
                 for path, value in world.setting.initial.items()
             ]
         )

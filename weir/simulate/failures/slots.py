@@ -62,17 +62,18 @@ class Slots(Traffic):
         fraction = self._joining_fraction if facts.joins else 0.0
         return facts.proxies + self.found[name].limit * (1.0 if facts.cut_s else fraction)
 
-    def _come(self, number: int, sample: Latency) -> None:
+    def _come(self, number: int, event: Latency) -> None:
         """Requests come to all proxies in the place of those before."""
-        world = self.world
+        world, (sample,) = self.world, event.samples
+        assert sample is not None
         there, measures = [proxy for proxy in world.proxies if proxy.open], world.home(number)
         whole, limit, used = min(sample.inflight, INFLIGHT_MAX), 0, 0
         for place, proxy in enumerate(there):
             wanted = whole * (place + 1) // len(there) - whole * place // len(there)
-            partition = self._laws[proxy.name].partitions.find(sample.partition)
+            partition = self._laws[proxy.name].partitions.find(event.partition)
             if partition is None or partition.tracked:
                 return
-            limiter, held = partition.limiter, self._held[proxy.name, sample.partition]
+            limiter, held = partition.limiter, self._held[proxy.name, event.partition]
             while held:
                 limiter.end(held.pop())
             # What goes on all the time is not measured, and what is measured takes no slot besides.
@@ -85,4 +86,4 @@ class Slots(Traffic):
             used += limiter.in_flight
             limit = max(limit, partition.in_force.limit)
         if used:
-            self.found.of(sample.partition).stand(world.now, used, limit)
+            self.found.of(event.partition).stand(world.now, used, limit)

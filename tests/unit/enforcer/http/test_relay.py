@@ -8,8 +8,6 @@ import orjson
 import pytest
 from http_kit import TOPIC, Front, Seen, jwt, reply
 
-from enforcer.http.filled_answers import AnswerFilling
-
 
 async def test_headers_pass_but_those_that_must_not(front: Front) -> None:
     """Of one connection, of another host, and who somebody says that he is."""
@@ -264,7 +262,7 @@ async def test_answers_are_filled_in(monkeypatch: pytest.MonkeyPatch) -> None:
         return {**value, "of": names["topic"]}
 
     monkeypatch.setattr("enforcer.http.proxy.READ_ANSWER_BYTES", 1_024)
-    front = Front(fillings=(AnswerFilling(path="/x/{topic}/stats", fill=fill),))
+    front = Front(fills={"/x/{topic}/stats": fill})
     front.pulsar.answers["GET /x/a%2Fb/stats"] = lambda _seen: reply(200, {"n": 1})
     assert (await front.ask("GET", "/x/a%2Fb/stats")).json == {"n": 1, "of": "a/b"}
     front.pulsar.answers["GET /x/a%2Fb/stats"] = lambda _seen: reply(200, orjson.dumps(["x"] * 1_000))

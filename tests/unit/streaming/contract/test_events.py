@@ -62,7 +62,7 @@ def test_a_policy_is_in_force_from_its_effective_ts() -> None:
     """`effective_ts` counts where a record has both."""
     raw = {"type": "policy", "ts": 5, "effective_ts": 2005, "path": "broker", "value": None, "version": 3}
     event = LAWS.parse(orjson.dumps(raw), default_id="x", default_ts=None)
-    assert event == PolicyChange(id="x", ts=2005, path="broker", value=None, version=3)
+    assert event == PolicyChange(id="x", ts=2005, at=2005, path="broker", value=None, version=3)
 
 
 @pytest.mark.parametrize(("version", "fits"), [(1, True), (2**48, True), (0, False), (2**48 + 1, False)])

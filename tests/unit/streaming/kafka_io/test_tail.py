@@ -55,7 +55,7 @@ def follow(
 
     async def caught_up() -> None:
         given: dict[str, Any] = {"parse": lambda _: [], "deliver": lambda _: None, **wanted}
-        its = Tail[Any]({"bootstrap.servers": "nowhere:1"}, "t", from_beginning=True, **given)
+        its = Tail[Any]({"bootstrap.servers": "nowhere:1"}, "t", **given)
         monkeypatch.setattr(tail, "Reader", lambda *_: make(its))
         its.start(asyncio.get_running_loop())
         try:

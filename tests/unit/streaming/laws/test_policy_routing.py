@@ -109,7 +109,8 @@ def test_shards_that_know_their_own_policies_decide_as_one_that_knows_all(log: l
 def kept(law: str, changes: Sequence[tuple[str, Any]]) -> dict[str, Any]:
     timeline = PolicyTimeline()
     for path, value in changes:
-        take(PolicyChange(id="", ts=T0, path=path, value=value, version=None), LAWS.by_name[law], timeline)
+        change = PolicyChange(id="", ts=T0, at=T0, path=path, value=value, version=None)
+        take(change, LAWS.by_name[law], timeline)
     assert timeline.at(T0).version == 1 + len(changes) or not LAWS.by_name[law].versioned
     return dict(timeline.at(T0).entries)
 

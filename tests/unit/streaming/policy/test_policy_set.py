@@ -12,17 +12,17 @@ from property_kit import tries
 from streaming.contract.errors import BadEvent
 from streaming.contract.names import encode_name, parse_subject, subject_of
 from streaming.policy import policy_set as policy
-from streaming.policy.policy_set import DEFAULT_USER, Entity, MutationQuota, PolicySet, Section, parse_path
+from streaming.policy.policy_set import DEFAULT_USER, MutationQuota, PolicySet, Section, parse_path
 
 LEVELS = (
-    (1, Entity(user="alice", client_id="cli"), "user=alice,client-id=cli"),
-    (2, Entity(user="alice", default_client_id=True), "user=alice,client-id=cli"),
-    (3, Entity(user="alice"), "user=alice"),
-    (4, Entity(default_user=True, client_id="cli"), "user=alice,client-id=cli"),
-    (5, Entity(default_user=True, default_client_id=True), "user=alice,client-id=cli"),
-    (6, Entity(default_user=True), "user=alice"),
-    (7, Entity(client_id="cli"), "client-id=cli"),
-    (8, Entity(default_client_id=True), "client-id=cli"),
+    (1, {"user": "alice", "client-id": "cli"}, "user=alice,client-id=cli"),
+    (2, {"user": "alice", "client-id": None}, "user=alice,client-id=cli"),
+    (3, {"user": "alice"}, "user=alice"),
+    (4, {"user": None, "client-id": "cli"}, "user=alice,client-id=cli"),
+    (5, {"user": None, "client-id": None}, "user=alice,client-id=cli"),
+    (6, {"user": None}, "user=alice"),
+    (7, {"client-id": "cli"}, "client-id=cli"),
+    (8, {"client-id": None}, "client-id=cli"),
 )
 NAMES = st.text(max_size=6) | st.sampled_from(["", "a", "<default>", "a,b", "a=b", "%2C", "ANONYMOUS", "é]"])
 
@@ -53,9 +53,9 @@ def reference(entries: dict[str, Any], user: str, client_id: str) -> tuple[int, 
     for path, value in entries.items():
         entity = parse_path(path).entity
         assert entity is not None
-        user_part = "named" if entity.user is not None else "default" if entity.default_user else "none"
-        client_part = (
-            "named" if entity.client_id is not None else "default" if entity.default_client_id else "none"
+        user_part, client_part = (
+            "none" if kind not in entity else "default" if entity[kind] is None else "named"
+            for kind in ("user", "client-id")
         )
         level = {
             ("named", "named"): 1,
@@ -67,7 +67,7 @@ def reference(entries: dict[str, Any], user: str, client_id: str) -> tuple[int, 
             ("none", "named"): 7,
             ("none", "default"): 8,
         }[user_part, client_part]
-        matches = entity.user in (None, user) and entity.client_id in (None, client_id)
+        matches = entity.get("user") in (None, user) and entity.get("client-id") in (None, client_id)
         if matches and value.get("controller_mutation_rate", -1) != -1:
             found.append((level, value["controller_mutation_rate"], subjects[level]))
     return min(found, default=None)
@@ -82,7 +82,7 @@ def seen(quota: MutationQuota | None) -> tuple[int, float, str] | None:
 def test_the_first_of_eight_levels_wins(present: tuple[bool, ...]) -> None:
     """Whatever levels have an entry, the lowest number decides rate, subject and path."""
     chosen = [level for level, here in zip(LEVELS, present, strict=True) if here]
-    policies = PolicySet({entity.path: entry(level) for level, entity, _ in chosen})
+    policies = PolicySet({policy.entity_path(entity): entry(level) for level, entity, _ in chosen})
     quota = policies.mutation_quota("alice", "cli")
     if not chosen:
         assert quota is None
@@ -90,7 +90,7 @@ def test_the_first_of_eight_levels_wins(present: tuple[bool, ...]) -> None:
     level, entity, subject = chosen[0]
     assert seen(quota) == (level, float(level), subject)
     assert quota is not None
-    assert quota.path == entity.path
+    assert quota.path == policy.entity_path(entity)
 
 
 @given(
@@ -111,13 +111,12 @@ def test_the_first_of_eight_levels_wins(present: tuple[bool, ...]) -> None:
 def test_resolution_equals_the_slow_reference(table: dict[Any, Any], user: str, client_id: str) -> None:
     """Entries without a rate are passed over; names that look like the default are names."""
     entries = {
-        Entity(
-            user=user_part or None if user_part != "" else "",
-            client_id=client_part or None if client_part != "" else "",
-            default_user=user_part == 0,
-            default_client_id=client_part == 0,
-        ).path: value
-        for (user_part, client_part), value in table.items()
+        policy.entity_path({
+            kind: None if part == 0 else part
+            for kind, part in zip(("user", "client-id"), parts, strict=True)
+            if part is not None
+        }): value
+        for parts, value in table.items()
     }
     policies = PolicySet(entries)
     quota = policies.mutation_quota(user, client_id)
@@ -193,12 +192,12 @@ def test_names_survive_subjects(user: str, client_id: str) -> None:
 def test_names_survive_paths(user: str, client_id: str) -> None:
     """The path of an entity reads back as that entity."""
     for entity in (
-        Entity(user=user, client_id=client_id),
-        Entity(user=user, default_client_id=True),
-        Entity(default_user=True),
-        Entity(client_id=client_id),
+        {"user": user, "client-id": client_id},
+        {"user": user, "client-id": None},
+        {"user": None},
+        {"client-id": client_id},
     ):
-        assert parse_path(entity.path).entity == entity
+        assert parse_path(policy.entity_path(entity)).entity == entity
 
 
 def test_what_has_a_meaning_in_subjects_is_encoded() -> None:

@@ -32,7 +32,7 @@ def test_a_bad_policy_is_not_used(event: dict[str, Any]) -> None:
 def rate_of(user: str, rate: int, ts: int) -> PolicyChange:
     """A change of one user's quota."""
     value = {"controller_mutation_rate": rate}
-    return PolicyChange(id="x", ts=ts, path=f"quotas[user={user}]", value=value, version=None)
+    return PolicyChange(id="x", ts=ts, at=ts, path=f"quotas[user={user}]", value=value, version=None)
 
 
 def test_policies_take_effect_in_time() -> None:

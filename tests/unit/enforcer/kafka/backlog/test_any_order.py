@@ -26,10 +26,8 @@ class Story:
         self.random = random.Random(seed)
         self.rig = Rig()
         for namespace, policy in (("acme/held", HOLD), ("acme/refused", EXCEPTION)):
-            change = PolicyChange(
-                id="p", ts=self.rig.desk.wall_ms, path=f"namespaces.{namespace}", value=quota(policy),
-                version=None,
-            )  # fmt: skip
+            path, now = f"namespaces.{namespace}", self.rig.desk.wall_ms
+            change = PolicyChange(id="p", ts=now, at=now, path=path, value=quota(policy), version=None)
             self.rig.coordinator.policies.apply([change])
         self.blocked: set[str] = set()
         self.asked: dict[int, dict[str, int]] = {}

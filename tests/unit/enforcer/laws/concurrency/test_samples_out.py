@@ -9,7 +9,7 @@ from context_kit import context
 from enforcer.core.law import Clock
 from enforcer.laws.concurrency.limits import SamplesOut
 from streaming.columns.packed import unpack
-from streaming.contract.broker_events import Latencies, Sample, latency
+from streaming.contract.broker_events import Sample, latency
 
 EPOCH_MS = 1_795_166_668_375
 NOW_NS = 500 * MS
@@ -58,8 +58,7 @@ def test_an_event_holds_the_samples_of_a_partition() -> None:
     }
     assert second["id"] != first["id"]
     read = latency(first, first["id"], first["ts"])
-    assert isinstance(read, Latencies)
-    assert read.wrong is None
+    assert (read.alone, read.wrong) == (False, None)
 
 
 def test_many_partitions_are_one_packed_record() -> None:

@@ -56,7 +56,8 @@ def test_samples_of_one_event_are_told_apart() -> None:
         [0, 5, 3, False], [0, 0, 3, False], [0, 7, 4, True],
     ]}  # fmt: skip
     log = of(event)
-    assert [(one.rtt_ns, one.inflight, one.did_drop) for one in log.of["concurrency"]] == [
+    samples = [sample for one in log.of["concurrency"] for sample in one.samples]
+    assert [(one.rtt_ns, one.inflight, one.did_drop) for one in samples] == [
         (5, 3, False), (7, 4, True),
     ]  # fmt: skip
 
