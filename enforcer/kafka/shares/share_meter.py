@@ -33,8 +33,7 @@ class ShareMeter(ConnectionMeter):
     """A share session as the meter sees it; arguments as of ConnectionMeter."""
 
     def __init__(self, frames: FrameMeter, metrics: Metrics, pause: Pause, look_up: LookUp) -> None:
-        self._short = _ShortPause(pause)
-        super().__init__(frames, metrics, self._short, look_up)
+        super().__init__(frames, metrics, pause, look_up)
         self._sessions = ShareSessions()
         # Who owes for what has come.
         self._owing: set[Account] = set()
@@ -47,7 +46,7 @@ class ShareMeter(ConnectionMeter):
         """These wait, the one that is kept in front: it gives way to what may acknowledge."""
         if self._held_since_ms != inf and not self._behind and may_acknowledge(requests):
             self._behind = True
-            self._short.wake()
+            self._line_up.wake()
 
     def ask(self, frame: bytes, header: RequestHeader, user: str) -> bytes | None:
         """A ShareFetch request as it is forwarded: where somebody owes, it is kept or asks for nothing.
@@ -80,10 +79,7 @@ class ShareMeter(ConnectionMeter):
             accounts = accounts | {account for account in self._owing if self._meter.has(account)}
         if may_wait:
             self._unnamed.clear()
-            self._short.most_ms = left_ms
-            goes = self._line_up.admits_fetch(accounts, now_ms, whole=True)
-            self._short.most_ms = inf
-            if not goes:
+            if not self._line_up.admits_fetch(accounts, now_ms, most_ms=left_ms):
                 self._held_since_ms = min(self._held_since_ms, now_ms)
                 return None
         else:
@@ -128,26 +124,3 @@ class ShareMeter(ConnectionMeter):
         self._held_since_ms = inf
         self._behind = False
         return frame
-
-
-class _ShortPause:
-    """A pause that ends after a moment.
-
-    Attributes:
-        most_ms: the longest that it lasts.
-
-    Args:
-        pause: holds the connection back.
-    """
-
-    def __init__(self, pause: Pause) -> None:
-        self.most_ms = inf
-        self._pause = pause
-
-    def pause(self, wait_ms: float) -> None:
-        """See Pause."""
-        self._pause.pause(min(wait_ms, self.most_ms))
-
-    def wake(self) -> None:
-        """See Pause."""
-        self._pause.wake()
