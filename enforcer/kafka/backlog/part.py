@@ -37,23 +37,32 @@ _ONLY: Final = 0
 """The number of a topic's partition that may be the topic itself, as where there is but one."""
 
 
-class PartitionBlocks:
-    """Finds the block of a partition, for all connections of a proxy.
+class BlocksLimit(Limit):
+    """Blocks of producers, for all connections of a proxy: finds that of a partition.
 
     Attributes:
         blocks: of the proxy; while none is active Produce requests need not be read.
         names: topic id -> name, as far as brokers have said; whoever asks them adds to it.
 
     Args:
-        blocks: see there.
-        names: see there.
+        blocks, names: see there.
         full_name: what policies and decisions call a topic, by its Kafka name or, if so said, its id.
+        settings: bounds.
+        now_ms: the steady clock.
     """
 
+    keys = _KEYS
+
     def __init__(
-        self, blocks: Blocks, names: LRUCache[bytes, str], full_name: Callable[[bytes, bool], str | None]
-    ) -> None:
+        self, blocks: Blocks, names: LRUCache[bytes, str], full_name: Callable[[bytes, bool], str | None],
+        settings: ProxySettings, now_ms: Callable[[], float],
+    ) -> None:  # fmt: skip
+        super().__init__(blocks)
         self.blocks, self.names, self._full_name = blocks, names, full_name
+        self.settings, self.now_ms = settings, now_ms
+
+    def part(self, link: Link) -> Part:
+        return BlocksPart(link, self)
 
     def block(self, topic: bytes, number: int, *, by_id: bool) -> Block | None:
         """What stands in the way of a partition's producers; None: nothing, or its name is not known.
@@ -71,52 +80,22 @@ class PartitionBlocks:
         return found
 
 
-class BlocksLimit(Limit):
-    """Blocks of producers.
-
-    Args:
-        partitions: what all connections share.
-        settings: bounds.
-        now_ms: the steady clock.
-    """
-
-    keys = _KEYS
-
-    def __init__(
-        self, partitions: PartitionBlocks, settings: ProxySettings, now_ms: Callable[[], float]
-    ) -> None:
-        super().__init__(partitions.blocks)
-        self._partitions = partitions
-        self._settings = settings
-        self._now_ms = now_ms
-
-    def part(self, link: Link) -> Part:
-        return BlocksPart(link, self._partitions, self._settings, self._now_ms)
-
-
 class BlocksPart(Part):
     """The blocks' side of a connection.
 
     Args:
         link: the connection.
-        partitions: what all connections share.
-        settings: bounds.
-        now_ms: the steady clock.
+        limit: what all connections share.
     """
 
-    def __init__(
-        self, link: Link, partitions: PartitionBlocks, settings: ProxySettings, now_ms: Callable[[], float]
-    ) -> None:
-        self._link = link
-        self._partitions = partitions
-        self._blocks = partitions.blocks
-        self._metrics = self._blocks.metrics
-        self._now_ms = now_ms
+    def __init__(self, link: Link, limit: BlocksLimit) -> None:
+        self._link, self._limit, self._now_ms = link, limit, limit.now_ms
+        self._blocks, self._metrics = limit.blocks, limit.blocks.metrics
         self._questions = NameQuestions(link)
-        self._waiting = HoldTimes(self._blocks, settings, self._is_held)
+        self._waiting = HoldTimes(self._blocks, limit.settings, self._is_held)
         self._kinds: set[tuple[str, str]] = set()
         self._over = self._ended = False
-        self._naming = NameResolver(partitions.names, link.pacer, self._questions.ask, now_ms)
+        self._naming = NameResolver(limit.names, link.pacer, self._questions.ask, limit.now_ms)
 
     @property
     def asked(self) -> frozenset[int]:  # type: ignore[override]
@@ -176,7 +155,7 @@ class BlocksPart(Part):
 
     def _blocked(self, asked: ProduceTopics, header: RequestHeader) -> dict[Place, Block]:
         by_id = header.api_version >= PRODUCE_IDS_FROM
-        found = {place: self._partitions.block(*place, by_id=by_id) for place in asked.places}
+        found = {place: self._limit.block(*place, by_id=by_id) for place in asked.places}
         return {place: block for place, block in found.items() if block is not None}
 
     def _is_held(self, frame: bytes) -> bool:
