@@ -178,9 +178,7 @@ class Part(ABC):
 
         Args:
             client_id: as it came.
-            version: of the request.
             size: of all of it.
-            brings: what it brings.
         """
         return None
 
@@ -236,9 +234,6 @@ class Law(Protocol):
 
 class Limit(Concern):
     """A concern that wants requests only while a law sets something; then `reads` is asked about all of them.
-
-    Args:
-        law: see there.
     """
 
     def __init__(self, law: Law) -> None:

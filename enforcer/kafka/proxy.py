@@ -41,11 +41,7 @@ from streaming.contract.topics import address_text
 
 
 class KafkaProxy(Host[Connection]):
-    """One proxy process of Kafka's protocol.
-
-    Args:
-        config: where it stands.
-    """
+    """One proxy process of Kafka's protocol."""
 
     enforcement: Enforcement
 

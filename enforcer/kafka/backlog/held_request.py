@@ -39,11 +39,6 @@ class HoldTimes:
         since_ms: since when the request at the head is held; None: it is not.
         correlation_id: of that request.
         gives_way: others stand behind it.
-
-    Args:
-        blocks: of the proxy.
-        settings: bounds.
-        is_held: see there.
     """
 
     def __init__(self, blocks: Blocks, settings: ProxySettings, is_held: IsHeld) -> None:

@@ -45,10 +45,7 @@ class BlocksLimit(Limit):
         names: topic id -> name, as far as brokers have said; whoever asks them adds to it.
 
     Args:
-        blocks, names: see there.
         full_name: what policies and decisions call a topic, by its Kafka name or, if so said, its id.
-        settings: bounds.
-        now_ms: the steady clock.
     """
 
     keys = _KEYS
@@ -81,12 +78,7 @@ class BlocksLimit(Limit):
 
 
 class BlocksPart(Part):
-    """The blocks' side of a connection.
-
-    Args:
-        link: the connection.
-        limit: what all connections share.
-    """
+    """The blocks' side of a connection."""
 
     def __init__(self, link: Link, limit: BlocksLimit) -> None:
         self._link, self._limit, self._now_ms = link, limit, limit.now_ms

@@ -53,12 +53,7 @@ class FetchContext:
         names: topic id -> name, shared with metering.
 
     Args:
-        dispatch: the arithmetic.
-        settings: bounds.
-        metrics: counts what is held back.
         brokers: known by address.
-        names: topic id -> name.
-        steady_ms: the clock.
         seed: another one for each proxy.
     """
 
@@ -169,8 +164,6 @@ class FetchContext:
         """The groups for which a fetch counts ("": none), whether it may be of several, whether that stays.
 
         Args:
-            client: who fetches.
-            trail: of its connection.
             topic: full name.
             names: its name, and its id.
             parts: its partitions of one request.

@@ -81,12 +81,7 @@ class _Sum:
 
 
 class Deliveries:
-    """What comes on one connection.
-
-    Args:
-        context: knows the limits.
-        trail: of the connection.
-    """
+    """What comes on one connection."""
 
     def __init__(self, context: FetchContext, trail: Trail) -> None:
         self._context = context
@@ -117,9 +112,6 @@ class Deliveries:
         """A response as the client gets it; what that brings is delivered.
 
         Args:
-            response: as it came.
-            version: its version.
-            asked: the request.
             broker: who delivers.
             wants: its limited topics; of `ample` those are put there of which records came.
             ample: see there.

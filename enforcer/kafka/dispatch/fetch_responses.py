@@ -132,9 +132,6 @@ def changed(
     """A response with less in it, or more partitions, or both.
 
     Args:
-        frame: the response.
-        answer: what it says.
-        version: its version.
         stops: where a partition's records begin in the frame -> where they shall end.
         missing: topics to be added, without records.
     """
@@ -161,9 +158,6 @@ def nothing_yet(correlation_id: int, version: int, topics: Iterable[EmptyTopic],
     Written by hand: one of 500 partitions takes 0.4 ms, by the codec's writer of dicts 2.0 (version 12).
 
     Args:
-        correlation_id: of the request.
-        version: its version.
-        topics: what it asks for.
         throttle_ms: when the client shall ask again, ms from now.
     """
     flexible = is_flexible(FETCH, version)

@@ -59,13 +59,7 @@ class Plan(NamedTuple):
 
 
 class Fetches:
-    """The Fetch requests of one connection.
-
-    Args:
-        context: what all connections share.
-        pause: holds the connection back.
-        look_up: asks the broker for names of topic ids.
-    """
+    """The Fetch requests of one connection."""
 
     def __init__(self, context: FetchContext, pause: Pause, look_up: LookUp) -> None:
         self._context = context
@@ -89,9 +83,6 @@ class Fetches:
         """What becomes of a request; None: it waits, and is to be planned again when the pause is over.
 
         Args:
-            frame: the request.
-            header: its header.
-            client: who asks.
             address: of the broker.
 
         Raises:

@@ -13,11 +13,7 @@ from streaming.contract.events import ANONYMOUS
 
 
 class DispatchLimit(Limit):
-    """Dispatch rates.
-
-    Args:
-        context: what all connections share.
-    """
+    """Dispatch rates."""
 
     def __init__(self, context: FetchContext) -> None:
         super().__init__(context.dispatch)
@@ -32,12 +28,7 @@ class DispatchLimit(Limit):
 
 
 class DispatchPart(Part):
-    """The dispatch side of a connection.
-
-    Args:
-        link: the connection.
-        context: what all connections share.
-    """
+    """The dispatch side of a connection."""
 
     def __init__(self, link: Link, context: FetchContext) -> None:
         self._context = context

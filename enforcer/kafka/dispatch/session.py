@@ -36,9 +36,6 @@ class Session:
 
     Attributes:
         number: what the broker calls it; 0: it had no room for one; UNKNOWN_SESSION: nobody has read that.
-
-    Args:
-        context: knows the limits.
     """
 
     def __init__(self, context: FetchContext) -> None:
@@ -134,10 +131,6 @@ class PeerWait:
 
     Attributes:
         over: nothing is waited for any more.
-
-    Args:
-        context: knows whether there are others, and the client's groups.
-        pause: holds the connection back.
     """
 
     def __init__(self, context: FetchContext, pause: Pause) -> None:
@@ -192,9 +185,6 @@ class TopicCache(Generic[W]):
 
     A request names the same topics as the one before, hundreds of them, and who reads them is a question of
     many steps. What changes an answer (limits, groups, assignments, who asks) makes all of them forgotten.
-
-    Args:
-        context: what changes it.
     """
 
     def __init__(self, context: FetchContext) -> None:

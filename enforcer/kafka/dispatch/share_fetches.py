@@ -40,13 +40,7 @@ Taken = Callable[[bytes], bytes]
 
 
 class ShareFetches:
-    """The ShareFetch requests of one connection.
-
-    Args:
-        context: what all connections share.
-        pause: holds the connection back.
-        naming: the names of its topics.
-    """
+    """The ShareFetch requests of one connection."""
 
     def __init__(self, context: FetchContext, pause: Pause, naming: NameResolver) -> None:
         self._context = context
@@ -80,8 +74,6 @@ class ShareFetches:
         """What becomes of a request; None: it waits, and is to be planned again when the pause is over.
 
         Args:
-            frame: the request.
-            header: its header.
             address: of the broker.
 
         Raises:

@@ -126,9 +126,6 @@ def let_in(found: list[GroupActor], response: bytes, key: int, version: int) -> 
 
     Args:
         found: who acts in the request, by `acting`.
-        response: the broker's answer.
-        key: its API.
-        version: its version.
 
     Raises:
         BadFrame: it cannot be read.

@@ -99,9 +99,6 @@ class Readers:
     Attributes:
         version: counts up when a group comes or goes.
         changes: counts up whenever `matching` may answer otherwise than before.
-
-    Args:
-        steady_ms: the clock.
     """
 
     def __init__(self, steady_ms: Callable[[], float]) -> None:
@@ -189,7 +186,6 @@ class Readers:
         """The groups for which a client may fetch these partitions of a topic.
 
         Args:
-            client: who fetches.
             topic: its name, and its id if that is known.
             parts: the partitions of one request: one consumer's, and so one group's.
         """

@@ -156,9 +156,6 @@ class Trails:
         gone: numbers of connections here that have ended since others were told so.
         left: how many have ended that acted for some group, which may have no reader since.
         changes: topic -> another number each time that some connection acts for others than before.
-
-    Args:
-        steady_ms: the clock.
     """
 
     def __init__(self, steady_ms: Callable[[], float]) -> None:

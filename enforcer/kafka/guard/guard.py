@@ -54,14 +54,7 @@ _LOG_AGAIN_MS: Final = 600_000
 
 
 class Guard(Concern):
-    """Looks at all that is read, for all connections; what passes unread, Requests looks at by itself.
-
-    Args:
-        protected: what is Weir's.
-        settings: who may change what.
-        metrics: counts what is refused.
-        now_ms: the steady clock.
-    """
+    """Looks at all that is read, for all connections; what passes unread, Requests looks at by itself."""
 
     keys = EVERYTHING
 
@@ -88,8 +81,6 @@ class Guard(Concern):
 
         Args:
             frame: the request, in a version of `apis.READABLE`.
-            header: its header.
-            user: the client's principal.
 
         Returns:
             None: nothing in it is refused.

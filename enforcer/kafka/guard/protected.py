@@ -77,7 +77,6 @@ class OwnTopics:
     policies take turns is the name of a topic.
 
     Args:
-        topics: their names.
         active: whether anything is protected; if not, nothing is found.
     """
 
@@ -166,7 +165,6 @@ class OwnTopics:
             data: holds the request, or its beginning.
             offset: where its list of topics begins.
             stop: where it ends.
-            version: its version.
 
         Returns:
             None: it has not one topic, or the part that is here does not tell.
@@ -263,13 +261,7 @@ Judge = Callable[[bytes, RequestHeader, str], GuardVerdict | None]
 
 
 class GuardPart(Part):
-    """Has the requests of one connection judged that may name what they must not.
-
-    Args:
-        link: the connection.
-        protected: what is Weir's.
-        judge: see guard.Guard.
-    """
+    """Has the requests of one connection judged that may name what they must not."""
 
     def __init__(self, link: Link, protected: OwnTopics, judge: Judge) -> None:
         self._link, self._protected, self._judge = link, protected, judge
@@ -309,12 +301,7 @@ def unsupported(header: RequestHeader) -> bool:
 
 
 class LastRequest:
-    """The last request that passed.
-
-    Args:
-        protected: what a request that passes must not name.
-        in_force: see `InForce`.
-    """
+    """The last request that passed."""
 
     __slots__ = ("_ids", "_in_force", "_looked_at", "_protected", "_rules", "_stop", "key", "version")
 
@@ -356,8 +343,6 @@ class LastRequest:
         Args:
             data: begins with its length.
             size: of all of it, with its length.
-            key: its API.
-            version: its version.
             name_bytes: the length of its client id, -1 if absent.
         """
         self.key = -1

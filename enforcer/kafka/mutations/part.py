@@ -56,10 +56,6 @@ class Mutations(Concern):
         coordinator: decides.
         recent: knows partition counts better than the brokers.
         streams_groups: what was said of large ones a moment ago.
-
-    Args:
-        coordinator: see there.
-        recent: see there.
     """
 
     keys = MUTATION_KEYS | {METADATA, STREAMS_HEARTBEAT}
@@ -91,11 +87,6 @@ class Mutations(Concern):
         self, frame: bytes, header: RequestHeader, user: str
     ) -> tuple[bytes, Callable[[bytes], bytes] | None]:
         """A Metadata request that creates nothing.
-
-        Args:
-            frame: the request.
-            header: its header.
-            user: Kafka principal.
 
         Returns:
             The request, in version _FLAG_FROM if it was older; what makes its answer one of the version
@@ -136,12 +127,7 @@ class Mutations(Concern):
 
 
 class MutationsPart(Part):
-    """The mutations of one connection.
-
-    Args:
-        link: the connection.
-        concern: what all connections share.
-    """
+    """The mutations of one connection."""
 
     def __init__(self, link: Link, concern: Mutations) -> None:
         self._link = link

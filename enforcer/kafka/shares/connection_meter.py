@@ -64,12 +64,6 @@ class ConnectionMeter:
 
     Attributes:
         naming: the names of its topics, and whether it was let in: before that nothing is charged.
-
-    Args:
-        frames: says whom to charge, for all connections.
-        metrics: counts throttled answers.
-        pause: holds the connection back.
-        look_up: asks the broker for the names of topic ids, on this connection, before anything sent later.
     """
 
     def __init__(self, frames: FrameMeter, metrics: Metrics, pause: Pause, look_up: LookUp) -> None:
@@ -188,9 +182,6 @@ class ConnectionMeter:
         quota: many may be on their way when the first puts them into debt. It is charged nothing.
 
         Args:
-            response: the broker's.
-            header: of its request.
-            user: Kafka principal.
             limit: what `fetch` said that it may bring.
             asking: `asking` as it was then.
 

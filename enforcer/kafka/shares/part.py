@@ -26,12 +26,7 @@ _UNREAD: Final = Charged(None, b"")
 
 
 class SharesLimit(Limit):
-    """Resource groups and byte rates.
-
-    Args:
-        frames: says whom to charge.
-        metrics: counts throttled answers.
-    """
+    """Resource groups and byte rates."""
 
     keys = _KEYS
 
@@ -48,13 +43,7 @@ class SharesLimit(Limit):
 
 
 class SharesPart(Part):
-    """The metering side of a connection.
-
-    Args:
-        link: the connection.
-        frames: says whom to charge.
-        metrics: counts throttled answers.
-    """
+    """The metering side of a connection."""
 
     def __init__(self, link: Link, frames: FrameMeter, metrics: Metrics) -> None:
         self._link = link

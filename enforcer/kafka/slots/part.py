@@ -41,8 +41,6 @@ class Flow:
     """Decides whether the request at the head of a connection may be sent.
 
     Args:
-        limiter: of the broker.
-        pause: holds the connection back.
         sent: what the broker has to answer already.
         settings: how long a request may wait, and what those are told that do not.
         coming: tells which request was sent in part.
@@ -81,10 +79,6 @@ class Flow:
         """Whether the request at the head may be sent; if not, the connection is paused and in line.
 
         One that has waited too long, or finds the line full, fails, and the next one is looked at.
-
-        Args:
-            requests: of the connection.
-            link: the connection.
 
         Raises:
             BadFrame: one that must fail cannot be read, or is longer than may be kept.
@@ -191,10 +185,7 @@ class SlotsPart(Part):
         flow: before the limiter of its broker; None: nowhere, as of most connections.
 
     Args:
-        link: the connection.
         sent: its answers; `due` of these is counted.
-        settings: see Flow.
-        coming: see Flow.
     """
 
     def __init__(

@@ -63,7 +63,6 @@ def block_of(
     """What some policies make of a topic's backlog.
 
     Args:
-        policies: those in force.
         topic: full name.
         size: of its backlog, bytes.
         age: of the oldest message, seconds; -1: not known, or no backlog.

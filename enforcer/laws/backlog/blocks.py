@@ -89,7 +89,6 @@ class ActionLog:
     Never waited for: what cannot be written is counted.
 
     Args:
-        context: see there.
         counts: by step and result.
     """
 
@@ -141,9 +140,6 @@ class Blocks(EnforcerLaw):
         active: some topic is blocked; while none is nothing else here need be asked.
         generation: goes up with each block that begins, ends or changes its policy.
         metrics: what is told of them; whoever blocks counts there too.
-
-    Args:
-        context: see there.
     """
 
     # The plan of one topic may name thousands of subscriptions, and no enforcer needs it.

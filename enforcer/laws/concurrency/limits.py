@@ -49,10 +49,6 @@ class InflightShares:
 
     The limit is a whole of 1,000,000 parts, of which the share law gives each enforcer some, whatever the
     limit is at the moment. What an enforcer used of them is the greatest number in flight of a round.
-
-    Args:
-        accounts: of the groups.
-        membership: tells how many enforcers are alive.
     """
 
     def __init__(self, accounts: Accounts, membership: Membership) -> None:
@@ -89,7 +85,6 @@ class SamplesOut:
     """Writes samples to the job: `latency` events of several each.
 
     Args:
-        context: see there.
         now_ns: the steady clock of the samples.
         pack_min: partitions from which on they go as one packed record.
     """

@@ -37,9 +37,6 @@ class Terms:
             next ones it raises BadEvent if the topic has no full name.
         shared: what limits a topic or subscription at all brokers together; without a group: nothing does so.
         limiting: of the counters that limit deliveries at a place; groups are none of them.
-
-    Args:
-        policies: the set.
     """
 
     def __init__(self, policies: PolicySet) -> None:

@@ -18,8 +18,6 @@ class LineUp:
     """Decides whether the request at the head of a connection may go on; if not, it is paused and in line.
 
     Args:
-        lines: who waits for an account.
-        pause: holds the connection back.
         split_ms: a request that waited so long may pass in spite of the debt, or its client would give up.
         first_cost_ms: what a first Fetch is taken to cost.
     """
@@ -69,7 +67,6 @@ class LineUp:
 
         Args:
             accounts: who would be charged for it.
-            now_ms: now.
             most_ms: its answer cannot be emptied, so it passes others after a while, but never a debt, and
                 is looked at again after so long; inf: it can be.
         """
