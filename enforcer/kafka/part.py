@@ -233,8 +233,7 @@ class Law(Protocol):
 
 
 class Limit(Concern):
-    """A concern that wants requests only while a law sets something; then `reads` is asked about all of them.
-    """
+    """A concern that wants requests only while a law sets something; then `reads` is asked about all of them."""
 
     def __init__(self, law: Law) -> None:
         self.law = law

@@ -8,7 +8,6 @@ from cachetools import LRUCache
 from enforcer.core.settings import ProxySettings
 from enforcer.kafka.backlog.held_request import HoldTimes
 from enforcer.kafka.backlog.produce import (
-    PartitionRefusal,
     Place,
     ProduceTopics,
     answer,
@@ -214,7 +213,7 @@ class BlocksPart(Part):
             request.ends = NO_ACKS
             return free
         refused = {
-            place: PartitionRefusal(REQUEST_TIMED_OUT if block.holds else POLICY_VIOLATION, block.message)
+            place: (REQUEST_TIMED_OUT if block.holds else POLICY_VIOLATION, block.message)
             for place, block in blocked.items()
         }
         if not free:

@@ -200,9 +200,7 @@ class ShareFetches:
         # What is below 0 a broker takes for what it likes.
         return {"records": max(1, ceil(records)), "size": max(1, int(min(size, FETCH_LIMIT_MAX)))}
 
-    def _taken(
-        self, version: int, session: ShareSession, broker: str, group: str, response: bytes
-    ) -> bytes:
+    def _taken(self, version: int, session: ShareSession, broker: str, group: str, response: bytes) -> bytes:
         """Count what a response brings: it is the client's, whatever it brings."""
         context, dispatch = self._context, self._context.dispatch
         self._under_way -= 1

@@ -78,9 +78,7 @@ _TELLS: Final[Mapping[int, Callable[..., Any]]] = {
     **{key: answered(key, "ErrorCode") for key in GROUP_KEYS},
     **{key: answered(key, f"Topics{_PARTS}", rows=4) for key in (OFFSET_COMMIT, TXN_OFFSET_COMMIT)},
     LEAVE_GROUP: answered(LEAVE_GROUP, "ErrorCode Members(MemberId:text ErrorCode)"),
-    OFFSET_FETCH: answered(
-        OFFSET_FETCH, f"Topics{_PARTS} ErrorCode Groups(GroupId:text ErrorCode)"
-    ),
+    OFFSET_FETCH: answered(OFFSET_FETCH, f"Topics{_PARTS} ErrorCode Groups(GroupId:text ErrorCode)"),
 }
 _SYNCED: Final = answered(SYNC_GROUP, "ErrorCode Assignment?")
 _BEATEN: Final = answered(

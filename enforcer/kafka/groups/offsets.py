@@ -14,9 +14,7 @@ _ROWS: Final = 4
 _TOPIC: Final = "Name|TopicId:text"
 _COMMITS: Final = (OFFSET_COMMIT, TXN_OFFSET_COMMIT)
 _COMMITTED: Final[Mapping[int, Callable[..., Any]]] = {
-    key: asked(
-        key, f"GroupId:text Topics({_TOPIC} Partitions(PartitionIndex CommittedOffset))", rows=_ROWS
-    )
+    key: asked(key, f"GroupId:text Topics({_TOPIC} Partitions(PartitionIndex CommittedOffset))", rows=_ROWS)
     for key in _COMMITS
 }
 _TAKEN: Final[Mapping[int, Callable[..., Any]]] = {

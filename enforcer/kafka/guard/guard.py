@@ -13,7 +13,7 @@ from enforcer.core.metrics import Metrics
 from enforcer.core.settings import Alter, ProxySettings
 from enforcer.kafka.guard.apis import APIS, FILTERED, READABLE
 from enforcer.kafka.guard.protected import ALWAYS_READ, GuardPart, GuardVerdict, OwnTopics
-from enforcer.kafka.guard.refusals import RemovedEntry, RequestCut, add, name_of, take
+from enforcer.kafka.guard.refusals import RemovedEntry, add, name_of, take
 from enforcer.kafka.guard.rules import (
     CLUSTER_AUTHORIZATION_FAILED,
     RULES,
@@ -108,21 +108,21 @@ class Guard(Concern):
         def code_of(rule: Rule, entry: Any) -> int:
             return code or self._code(key, user, rule, entry)
 
-        cut = take(body, rules_of(key, version), code_of)
-        if not cut.taken and not code:
+        taken, left = take(body, rules_of(key, version), code_of)
+        if not taken and not code:
             return None
         silent = key == PRODUCE and body["Acks"] == 0
-        goes_on = cut.left or any(item.rule.forwarded for item in cut.taken)
+        goes_on = left or any(item.rule.forwarded for item in taken)
         if silent or not goes_on:
-            self._count(key, user, cut)
+            self._count(key, user, taken)
         if not goes_on:
-            return GuardVerdict(None, None, None if silent else _answer(header, cut.taken))
+            return GuardVerdict(None, None, None if silent else _answer(header, taken))
 
         def finish(response: bytes) -> bytes:
             # Not before: a later part may hold it, and then it is judged again.
-            self._count(key, user, cut)
-            emptied = key == METADATA and version == 0 and not cut.left
-            return rewritten(key, version, response, partial(_add, cut.taken, emptied))
+            self._count(key, user, taken)
+            emptied = key == METADATA and version == 0 and not left
+            return rewritten(key, version, response, partial(_add, taken, emptied))
 
         return GuardVerdict(frame[: header.body_offset] + layout.write(body), finish, None)
 
@@ -183,13 +183,13 @@ class Guard(Concern):
         self._log(header.api_key, user)
         return GuardVerdict(None, None, answer(header, {"ErrorCode": code, "NodeId": -1, "Port": -1}))
 
-    def _count(self, key: int, user: str, cut: RequestCut) -> None:
-        changes = sum(item.code == CLUSTER_AUTHORIZATION_FAILED for item in cut.taken)
+    def _count(self, key: int, user: str, taken: list[RemovedEntry]) -> None:
+        changes = sum(item.code == CLUSTER_AUTHORIZATION_FAILED for item in taken)
         name = APIS[key].name
         if changes:
             self._metrics.refused_changes.labels(name).inc(changes)
-        if changes < len(cut.taken):
-            self._metrics.refused_topics.labels(name).inc(len(cut.taken) - changes)
+        if changes < len(taken):
+            self._metrics.refused_topics.labels(name).inc(len(taken) - changes)
         self._log(key, user)
 
     def _log(self, key: int, user: str) -> None:

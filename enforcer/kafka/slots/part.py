@@ -8,7 +8,7 @@ from typing import Final, Protocol
 
 from enforcer.core.lines import Pause
 from enforcer.core.settings import ProxySettings
-from enforcer.kafka.backlog.produce import PartitionRefusal, answer, asked_in
+from enforcer.kafka.backlog.produce import answer, asked_in
 from enforcer.kafka.part import NO_KEYS, Behind, Concern, Link, Part, Request, Slot
 from enforcer.kafka.slots.counted_answers import ADMIN_CLASS, CountedAnswers, class_of, prompt_fetches
 from enforcer.laws.concurrency.limiter import Limiter
@@ -32,9 +32,7 @@ _FAILED_MAX: Final = 100
 """So many fail at once; then others have their turn, and it is looked how many answers wait."""
 _HEAD: Final = struct.Struct(">4xhh")
 _NS_PER_MS: Final = 1_000_000
-_NO_SLOT: Final = PartitionRefusal(
-    REQUEST_TIMED_OUT, "No slot under the concurrency limit of this broker; try again."
-)
+_NO_SLOT: Final = REQUEST_TIMED_OUT, "No slot under the concurrency limit of this broker; try again."
 
 
 class Flow:
