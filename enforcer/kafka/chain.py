@@ -299,9 +299,10 @@ class Runs:
             if charged is None:
                 break
             slot = Slot(key, version, correlation_id)
-            if charged.read is not None:
-                self._chain.reads_answer(slot, charged.read)
-                slot.unless = charged.unless
+            read, unless = charged
+            if read is not None:
+                self._chain.reads_answer(slot, read)
+                slot.unless = unless
             slots.append(slot)
             pos = stop
             if self._turns.over(begun_s):

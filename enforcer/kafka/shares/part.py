@@ -22,7 +22,7 @@ from enforcer.wire.kafka.traffic import produce_acks
 from streaming.contract.events import ANONYMOUS
 
 _KEYS: Final = frozenset({PRODUCE, FETCH, SHARE_FETCH, METADATA})
-_UNREAD: Final = Charged(None, b"")
+_UNREAD: Final = None, b""
 
 
 class SharesLimit(Limit):
@@ -75,7 +75,7 @@ class SharesPart(Part):
         if not (admitted.parts or admitted.told_ms):
             return _UNREAD
         unless = b"" if admitted.told_ms else accepted_head(version, brings.topic, brings.number)
-        return Charged(partial(self._produced, admitted), unless)
+        return partial(self._produced, admitted), unless
 
     def look_behind(self, requests: Behind, *, over: bool) -> None:
         if self._shared is not None:
