@@ -13,9 +13,8 @@ from enforcer.core.lines import Lines
 from enforcer.core.metrics import Metrics
 from enforcer.core.settings import AmbiguousFetch, ProxySettings
 from enforcer.kafka.addresses.brokers import Brokers
-from enforcer.kafka.groups.frames import GROUP_KEYS
+from enforcer.kafka.groups.frames import GROUP_KEYS, Place
 from enforcer.kafka.groups.group_finder import GroupFinder
-from enforcer.kafka.groups.offsets import Place
 from enforcer.kafka.groups.readers import Assigned, Client, Member, short
 from enforcer.kafka.groups.trails import Trail
 from enforcer.laws.dispatch.dispatch import Dispatch

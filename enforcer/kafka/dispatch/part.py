@@ -3,8 +3,7 @@
 from enforcer.kafka.dispatch.context import FetchContext
 from enforcer.kafka.dispatch.fetches import Fetches
 from enforcer.kafka.dispatch.share_fetches import ShareFetches
-from enforcer.kafka.groups.frames import TOLD_KEYS, acting, let_in, told
-from enforcer.kafka.groups.offsets import places
+from enforcer.kafka.groups.frames import TOLD_KEYS, acting, let_in, places, told
 from enforcer.kafka.groups.readers import Client, short
 from enforcer.kafka.names import NameQuestions
 from enforcer.kafka.part import Behind, Limit, Link, Part, Request, Slot
