@@ -7,12 +7,12 @@ As Kafka's own authorizer does for a principal without rights, per entry and wit
 import logging
 from collections.abc import Callable, Iterator
 from functools import cache, partial
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from enforcer.core.metrics import Metrics
 from enforcer.core.settings import Alter, ProxySettings
 from enforcer.kafka.guard.apis import APIS, FILTERED, READABLE
-from enforcer.kafka.guard.protected import ALWAYS_READ, GuardPart, GuardVerdict, OwnTopics
+from enforcer.kafka.guard.protected import ALWAYS_READ, OwnTopics, unsupported
 from enforcer.kafka.guard.refusals import RemovedEntry, add, name_of, take
 from enforcer.kafka.guard.rules import (
     CLUSTER_AUTHORIZATION_FAILED,
@@ -24,7 +24,7 @@ from enforcer.kafka.guard.rules import (
     Rule,
     rules_of,
 )
-from enforcer.kafka.part import EVERYTHING, Concern, Link, Part
+from enforcer.kafka.part import EVERYTHING, Concern, Finish, Link, Part, Request
 from enforcer.wire.kafka.codec import ASKED_MAX, Reader, answer, request_layout, rewritten
 from enforcer.wire.kafka.frames import (
     API_VERSIONS,
@@ -53,6 +53,20 @@ _PRINCIPALS_MAX: Final = 1_000
 _LOG_AGAIN_MS: Final = 600_000
 
 
+class GuardVerdict(NamedTuple):
+    """What becomes of a request that names what it must not.
+
+    Attributes:
+        frame: what is left of it, for the broker; None: nothing.
+        finish: puts the refused into the broker's answer.
+        answer: the answer if the broker is not asked; None: the client waits for none.
+    """
+
+    frame: bytes | None
+    finish: Finish | None
+    answer: bytes | None
+
+
 class Guard(Concern):
     """Looks at all that is read, for all connections; what passes unread, Requests looks at by itself."""
 
@@ -74,7 +88,7 @@ class Guard(Concern):
                 counter.labels(APIS[key].name)
 
     def part(self, link: Link) -> Part:
-        return GuardPart(link, self.protected, self.judge)
+        return GuardPart(link, self)
 
     def judge(self, frame: bytes, header: RequestHeader, user: str) -> GuardVerdict | None:
         """Look at a request that may name what it must not, is always looked at, or is of ApiVersions.
@@ -202,6 +216,32 @@ class Guard(Concern):
             del self._logged[next(iter(self._logged))]
         self._logged[user] = now_ms
         logger.warning("%s of %r was refused, in part or whole: it is not theirs to do", APIS[key].name, user)
+
+
+class GuardPart(Part):
+    """Has the requests of one connection judged that may name what they must not."""
+
+    def __init__(self, link: Link, guard: Guard) -> None:
+        self._link, self._guard = link, guard
+
+    def take(self, request: Request) -> bool:
+        header = request.header
+        if unsupported(header):
+            self._link.end("unsupported_version")
+            return False
+        if not self._guard.protected.must_be_judged(request.frame, header):
+            return True
+        judged = self._guard.judge(request.frame, header, request.user)
+        if judged is None:
+            return True
+        if judged.frame is None:
+            if judged.answer is not None:
+                self._link.answer(request, judged.answer)
+            return False
+        request.frame = judged.frame
+        if judged.finish is not None:
+            request.amend(judged.finish)
+        return True
 
 
 def api_versions_refusal(header: RequestHeader) -> bytes | None:

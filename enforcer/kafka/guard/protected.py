@@ -8,11 +8,10 @@ of it need be looked at.
 
 import re
 from collections.abc import Callable, Collection, Iterator
-from typing import Final, NamedTuple
+from typing import Final
 from weakref import ref
 
 from enforcer.kafka.guard.apis import ANY_VERSION, FILTERED, HIDDEN, READABLE, REFUSED
-from enforcer.kafka.part import Finish, Link, Part, Request
 from enforcer.wire.kafka.codec import asked
 from enforcer.wire.kafka.frames import (
     API_VERSIONS,
@@ -241,49 +240,6 @@ def _has_length(data: bytes | bytearray, name: int, stop: int, shortest: int) ->
 
 
 NOTHING: Final = OwnTopics(Topics(), active=False)
-
-
-class GuardVerdict(NamedTuple):
-    """What becomes of a request that names what it must not.
-
-    Attributes:
-        frame: what is left of it, for the broker; None: nothing.
-        finish: puts the refused into the broker's answer.
-        answer: the answer if the broker is not asked; None: the client waits for none.
-    """
-
-    frame: bytes | None
-    finish: Finish | None
-    answer: bytes | None
-
-
-Judge = Callable[[bytes, RequestHeader, str], GuardVerdict | None]
-
-
-class GuardPart(Part):
-    """Has the requests of one connection judged that may name what they must not."""
-
-    def __init__(self, link: Link, protected: OwnTopics, judge: Judge) -> None:
-        self._link, self._protected, self._judge = link, protected, judge
-
-    def take(self, request: Request) -> bool:
-        header = request.header
-        if unsupported(header):
-            self._link.end("unsupported_version")
-            return False
-        if not self._protected.must_be_judged(request.frame, header):
-            return True
-        judged = self._judge(request.frame, header, request.user)
-        if judged is None:
-            return True
-        if judged.frame is None:
-            if judged.answer is not None:
-                self._link.answer(request, judged.answer)
-            return False
-        request.frame = judged.frame
-        if judged.finish is not None:
-            request.amend(judged.finish)
-        return True
 
 
 def unsupported(header: RequestHeader) -> bool:
