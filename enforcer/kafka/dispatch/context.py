@@ -6,7 +6,7 @@ from hashlib import blake2b
 from itertools import count
 from typing import Final
 
-from cachetools import LRUCache
+from cachetools import LRUCache, TTLCache
 
 from enforcer.core import bounds
 from enforcer.core.lines import Lines
@@ -79,7 +79,7 @@ class FetchContext:
         self._brokers = brokers
         self._namespaces = Namespaces(settings.namespace_pattern)
         self._passes_ambiguous = settings.ambiguous_fetch is AmbiguousFetch.PASS
-        self._said: dict[tuple[Client, str], float] = {}
+        self._said: TTLCache[tuple[Client, str], None] = TTLCache(_SAID_MAX, _SAID_AGAIN_MS, steady_ms)
         self._terms_at = -1
         self._full_names: LRUCache[tuple[bool, bytes], str] = LRUCache(bounds.TOPICS_MAX)
 
@@ -207,12 +207,9 @@ class FetchContext:
         return self.dispatch.limits_group(topic, group)
 
     def _say(self, client: Client, topic: str, groups: Sequence[str]) -> None:
-        now_ms = self.steady_ms()
-        while self._said and next(iter(self._said.values())) + _SAID_AGAIN_MS <= now_ms:
-            del self._said[next(iter(self._said))]
         if (client, topic) in self._said or len(self._said) >= _SAID_MAX:
             return
-        self._said[client, topic] = now_ms
+        self._said[client, topic] = None
         logger.warning(
             "fetches of %s by client id %r (user %s at %s) may be of the groups %s: until their offsets tell,"
             " they %s; consumers with a client.id of their own group's, that commit, are told apart at once",

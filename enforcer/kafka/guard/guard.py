@@ -9,6 +9,8 @@ from collections.abc import Callable, Iterator
 from functools import cache, partial
 from typing import Any, Final, NamedTuple
 
+from cachetools import TTLCache
+
 from enforcer.core.metrics import Metrics
 from enforcer.core.settings import Alter, ProxySettings
 from enforcer.kafka.guard.apis import APIS, FILTERED, READABLE
@@ -78,10 +80,9 @@ class Guard(Concern):
         self.protected = protected
         self._settings = settings
         self._metrics = metrics
-        self._now_ms = now_ms
         self._admins = frozenset(settings.admins)
-        # Principal -> when it was last spoken of in the log.
-        self._logged: dict[str, float] = {}
+        # Principals that the log has spoken of.
+        self._logged: TTLCache[str, None] = TTLCache(_PRINCIPALS_MAX, _LOG_AGAIN_MS, now_ms)
         # For alerts: a series that appears with 1 shows no increase.
         for counter, keys in ((metrics.refused_topics, FILTERED), (metrics.refused_changes, ALWAYS_READ)):
             for key in keys:
@@ -208,14 +209,10 @@ class Guard(Concern):
 
     def _log(self, key: int, user: str) -> None:
         """Once a principal, and again after a while: whoever tries all day must not fill the log."""
-        now_ms = self._now_ms()
-        if now_ms - self._logged.get(user, -_LOG_AGAIN_MS) < _LOG_AGAIN_MS:
-            return
-        self._logged.pop(user, None)
-        if len(self._logged) >= _PRINCIPALS_MAX:
-            del self._logged[next(iter(self._logged))]
-        self._logged[user] = now_ms
-        logger.warning("%s of %r was refused, in part or whole: it is not theirs to do", APIS[key].name, user)
+        if user not in self._logged:
+            self._logged[user] = None
+            name = APIS[key].name
+            logger.warning("%s of %r was refused, in part or whole: it is not theirs to do", name, user)
 
 
 class GuardPart(Part):
