@@ -13,26 +13,12 @@ from cachetools import LRUCache
 
 from enforcer.core import bounds
 from enforcer.core.settings import ProxySettings
-from enforcer.kafka.backlog.produce import (
-    Place,
-    ProduceTopics,
-    answer,
-    asked_in,
-    merged,
-    without,
-)
+from enforcer.kafka.backlog.produce import Place, ProduceTopics, answer, asked_in, merged, without
 from enforcer.kafka.names import NameQuestions, NameResolver
 from enforcer.kafka.part import NO_KEYS, Behind, Limit, Link, Part, Request
 from enforcer.laws.backlog.block import Block
 from enforcer.laws.backlog.blocks import Blocks
-from enforcer.wire.kafka.frames import (
-    LENGTH,
-    LENGTH_BYTES,
-    PRODUCE,
-    BadFrame,
-    RequestHeader,
-    parse_header,
-)
+from enforcer.wire.kafka.frames import LENGTH, LENGTH_BYTES, PRODUCE, BadFrame, RequestHeader, parse_header
 from enforcer.wire.kafka.mutations import POLICY_VIOLATION, REQUEST_TIMED_OUT
 from enforcer.wire.kafka.traffic import PRODUCE_IDS_FROM
 from streaming.contract.events import ANONYMOUS

@@ -8,13 +8,7 @@ from collections.abc import Collection, Mapping
 from typing import Final, NamedTuple
 
 from enforcer.wire.kafka.codec import asked as reader
-from enforcer.wire.kafka.frames import (
-    FETCH,
-    Frame,
-    RequestHeader,
-    array_length,
-    is_flexible,
-)
+from enforcer.wire.kafka.frames import FETCH, Frame, RequestHeader, array_length, is_flexible
 from enforcer.wire.kafka.traffic import FETCH_PARTS_MAX
 
 NO_SESSION: Final = -1

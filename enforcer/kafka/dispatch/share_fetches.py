@@ -23,13 +23,7 @@ from enforcer.kafka.names import NameResolver
 from enforcer.kafka.part import FETCH_LIMIT_MAX, PART_BYTES_MIN, Behind
 from enforcer.kafka.share_sessions import RECORDS_MAX, ShareSession, ShareSessions, may_acknowledge
 from enforcer.wire.kafka.frames import BadFrame, Reason, RequestHeader
-from enforcer.wire.kafka.traffic import (
-    ShareAsked,
-    share_error,
-    shared,
-    sharing,
-    with_share,
-)
+from enforcer.wire.kafka.traffic import ShareAsked, share_error, shared, sharing, with_share
 
 ALONE_MS: Final = 10_000.0
 """Who has met nobody at its limits for so long waits at the broker as it likes. A newcomer does not, so that

@@ -17,13 +17,7 @@ from enforcer.kafka.share_sessions import RECORDS_MAX, Asking, ShareSessions, ma
 from enforcer.kafka.shares.connection_meter import ConnectionMeter
 from enforcer.kafka.shares.frame_meter import FrameMeter
 from enforcer.wire.kafka.frames import Frame, RequestHeader
-from enforcer.wire.kafka.traffic import (
-    TopicUse,
-    share_error,
-    shared,
-    sharing,
-    with_share,
-)
+from enforcer.wire.kafka.traffic import TopicUse, share_error, shared, sharing, with_share
 
 HOLD_MS: Final = 1_000.0
 """A request is kept no longer, whatever it would wait at the broker."""

@@ -13,12 +13,7 @@ from enforcer.core.law import Accounts, Context, DecisionReader, EnforcerLaw
 from enforcer.core.membership import Membership
 from enforcer.laws.concurrency.in_force import of_all
 from enforcer.laws.concurrency.limiter import Limiter
-from enforcer.laws.concurrency.partitions import (
-    SAMPLE_LINGER_MS,
-    ConcurrencyMetrics,
-    Partition,
-    Partitions,
-)
+from enforcer.laws.concurrency.partitions import SAMPLE_LINGER_MS, ConcurrencyMetrics, Partition, Partitions
 from streaming.columns.packed import pack
 from streaming.contract.broker_events import Sample
 from streaming.contract.decisions import LimitDecision, limit_of
