@@ -85,14 +85,14 @@ class SharesPart(Part):
         self._deaf = True
 
     def step_aside(self) -> None:
-        self._connection_meter.step_aside()
+        self._connection_meter.line_up.step_aside()
         if self._shared is not None:
-            self._shared.step_aside()
+            self._shared.line_up.step_aside()
 
     def close(self) -> None:
-        self._connection_meter.close()
+        self._connection_meter.line_up.close()
         if self._shared is not None:
-            self._shared.close()
+            self._shared.line_up.close()
 
     def _described(self, slot: Slot, response: bytes) -> bytes:
         # An older version than 4 may have been sent as 4; topics have ids from 10 on.

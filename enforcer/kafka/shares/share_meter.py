@@ -40,7 +40,7 @@ class ShareMeter(ConnectionMeter):
         """These wait, the one that is kept in front: it gives way to what may acknowledge."""
         if self._held_since_ms != inf and not self._behind and may_acknowledge(requests):
             self._behind = True
-            self._line_up.wake()
+            self.line_up.wake()
 
     def ask(self, frame: bytes, header: RequestHeader, user: str) -> bytes | None:
         """A ShareFetch request as it is forwarded: where somebody owes, it is kept or asks for nothing.
@@ -73,13 +73,13 @@ class ShareMeter(ConnectionMeter):
             accounts = accounts | {account for account in self._owing if self._meter.has(account)}
         if may_wait:
             self._unnamed.clear()
-            if not self._line_up.admits_fetch(accounts, now_ms, most_ms=left_ms):
+            if not self.line_up.admits_fetch(accounts, now_ms, most_ms=left_ms):
                 self._held_since_ms = min(self._held_since_ms, now_ms)
                 return None
         else:
             lacks = self.naming.lacking(unknown)
-            goes = self.naming.proven and not lacks and not self._line_up.must_wait(accounts, now_ms)
-            self._line_up.step_aside()
+            goes = self.naming.proven and not lacks and not self.line_up.must_wait(accounts, now_ms)
+            self.line_up.step_aside()
             if not goes:
                 return self._go(with_share(frame, asked, records=0, size=PART_BYTES_MIN))
         # Whose accounts they would be is not known of one that began elsewhere and has brought nothing yet.
@@ -103,7 +103,7 @@ class ShareMeter(ConnectionMeter):
             passed = [TopicUse(*use[:3]) for use in shared(response, header.api_version)]
         bill = self._frames.fetched(response, passed, header, user)
         now_ms = self._steady_ms()
-        self._line_up.fetched(bill.owed, now_ms)
+        self.line_up.fetched(bill.owed, now_ms)
         # It may have begun before anything was metered: then what comes tells its topics.
         asking.session.learn(use.topic for use in passed)
         self._unnamed = bill.unknown

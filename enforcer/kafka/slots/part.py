@@ -18,7 +18,6 @@ from enforcer.wire.kafka.mutations import (
     REQUEST_TIMED_OUT,
     STRICT_FROM,
     MutationApi,
-    MutationRequest,
     TooManyItems,
     decode_request,
     refuse_all,
@@ -63,12 +62,6 @@ class Flow:
         self.waits = False
         """Whether what the request at the head was last told to wait for is a slot."""
 
-    @property
-    def refuses_mutations(self) -> bool:
-        """Whether a request for mutations is answered with error 89 instead of being looked at."""
-        limiter = self.limiter
-        return not limiter.spare and ADMIN_CLASS not in limiter.exempt
-
     def wake(self) -> None:
         """A slot may be free (lines.Waiter)."""
         self._pause.wake()
@@ -103,12 +96,6 @@ class Flow:
                 return False
         self._pause.pause(0.0)
         return False
-
-    def refuse_mutations(self, request: MutationRequest) -> bytes:
-        """The answer to a request for mutations that finds no slot: it is neither judged nor charged."""
-        self.limiter.refuse()
-        message = "The broker has as many requests in flight as its concurrency limit allows; try again."
-        return refuse_all(request, INFLIGHT_THROTTLE_MS, message)
 
     def look_over(self, piece: bytes | bytearray | memoryview) -> None:
         """These requests, with their lengths, are about to be sent: note what `due` cannot see."""
@@ -196,16 +183,18 @@ class SlotsPart(Part):
         self._settings = settings
 
     def take(self, request: Request) -> bool:
-        """Refuse mutations that find no slot: those are neither judged nor charged."""
-        flow = self.flow
-        if flow is None or not flow.refuses_mutations:
+        """Refuse mutations that find no slot, by error 89: those are neither judged nor charged."""
+        limiter = None if self.flow is None else self.flow.limiter
+        if limiter is None or limiter.spare or ADMIN_CLASS in limiter.exempt:
             return True
         try:
             asked = decode_request(request.frame, request.header, self._settings.max_items)
         except TooManyItems:
             return True
         if asked.strict:
-            self._link.answer(request, flow.refuse_mutations(asked))
+            limiter.refuse()
+            message = "The broker has as many requests in flight as its concurrency limit allows; try again."
+            self._link.answer(request, refuse_all(asked, INFLIGHT_THROTTLE_MS, message))
         return not asked.strict
 
     def count_by(self, limiter: Limiter | None) -> None:
