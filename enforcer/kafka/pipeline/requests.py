@@ -77,7 +77,7 @@ class Requests(Unread):
     """
 
     __slots__ = (
-        "_known", "_max_frame_bytes", "_must_read", "_protected", "_token_bytes",
+        "_known", "_limits", "_max_frame_bytes", "_must_read", "_protected", "_token_bytes",
         "asked", "frames", "passing", "passing_slot", "waiting", "waiting_bytes",
     )  # fmt: skip
 
@@ -90,6 +90,11 @@ class Requests(Unread):
     ) -> None:
         super().__init__()
         self._known = LastRequest(protected, in_force)
+        # The longest request that is gathered to be read; of those that need no login, and of what is no
+        # request at all; of Produce.
+        self._limits = (
+            bounds.MAX_ADMIN_FRAME_BYTES, bounds.MAX_UNAUTHENTICATED_FRAME_BYTES, bounds.GATHERED_BYTES,
+        )  # fmt: skip
         self._token_bytes = TOKEN_BYTES
         self._max_frame_bytes = max_frame_bytes
         self._must_read = must_read
@@ -287,19 +292,17 @@ class Requests(Unread):
         Raises:
             BadFrame: it is longer than such a request may be.
         """
-        small_bytes = bounds.MAX_UNAUTHENTICATED_FRAME_BYTES
+        admin_bytes, small_bytes, data_bytes = self._limits
         if key == PRODUCE:
             _, _, version, _, name_bytes = HEAD.unpack_from(self.data, pos)
             first, last = UNREAD[PRODUCE]
             # A damaged one is nobody's data.
-            limit = bounds.GATHERED_BYTES if first <= version <= last and name_bytes >= -1 else small_bytes
+            limit = data_bytes if first <= version <= last and name_bytes >= -1 else small_bytes
         elif key == SASL_AUTHENTICATE:
             _, _, _, _, name_bytes = HEAD.unpack_from(self.data, pos)
             limit = self._token_bytes + max(0, name_bytes) + _TOKEN_PLACE_BYTES
         else:
-            # Those that need no login, and what is no request at all.
-            small = key in _SMALL_KEYS or key not in FLEXIBLE_FROM
-            limit = small_bytes if small else bounds.MAX_ADMIN_FRAME_BYTES
+            limit = small_bytes if key in _SMALL_KEYS or key not in FLEXIBLE_FROM else admin_bytes
         if length > limit:
             raise BadFrame(Reason.TOO_LARGE)
         return LENGTH_BYTES + length
@@ -318,7 +321,7 @@ class Requests(Unread):
         if not -1 <= name_bytes <= stop - name:
             return None
         # A leader's SyncGroup may be longer than what is gathered; then it only is not learnt from.
-        if key in self.asked and not (key in GROUP_KEYS and stop - pos > bounds.MAX_ADMIN_FRAME_BYTES):
+        if key in self.asked and not (key in GROUP_KEYS and stop - pos > self._limits[0]):
             name_stop = name + max(0, name_bytes)
             if name_stop > len(self.data):
                 self.need = name_stop - pos
