@@ -7,7 +7,7 @@ requests; pipelining; back-pressure both ways; frames that no rule needs pass as
 import asyncio
 import sys
 from collections.abc import Callable
-from typing import TYPE_CHECKING, cast
+from typing import cast
 
 from enforcer.core import bounds
 from enforcer.core.settings import ProxySettings
@@ -18,7 +18,8 @@ from enforcer.host.secured import kept_by
 from enforcer.host.sockets import Address, is_secure
 from enforcer.host.turns import Inbox
 from enforcer.kafka.chain import Chain, Runs
-from enforcer.kafka.connection_end import ConnectionEnd
+from enforcer.kafka.connection_end import ConnectionEnd, Troubles
+from enforcer.kafka.context import Context
 from enforcer.kafka.pacing import Pacer
 from enforcer.kafka.part import Request, Slot
 from enforcer.kafka.pipeline.requests import Requests
@@ -26,9 +27,6 @@ from enforcer.kafka.pipeline.responses import Responses
 from enforcer.kafka.slots.part import SlotsPart
 from enforcer.wire.kafka.frames import FETCH, LENGTH_BYTES, BadFrame
 from streaming.contract.events import ANONYMOUS
-
-if TYPE_CHECKING:
-    from enforcer.kafka.proxy import KafkaProxy
 
 # A large request that others wait for, for its place or its slot, has this part of the time.
 _HURRY = 12
@@ -46,7 +44,7 @@ class Connection(asyncio.Protocol):
     """
 
     def __init__(
-        self, proxy: "KafkaProxy", target: Callable[[], Address], make_upstream: MakeUpstream = Upstream
+        self, proxy: Context, target: Callable[[], Address], make_upstream: MakeUpstream = Upstream
     ) -> None:
         self._proxy, self._target, self._make_upstream = proxy, target, make_upstream
         self._settings, self._traffic = proxy.settings, proxy.metrics.traffic
@@ -57,18 +55,19 @@ class Connection(asyncio.Protocol):
         self._chain = Chain(proxy.concerns, self)
         self._requests: Requests = Requests(limit, self._chain.must_read, proxy.protected, proxy.in_force)
         self._runs = Runs(self._chain, self._requests, proxy.protected, proxy.turns, limit)
-        self.ending = ending = ConnectionEnd(
-            proxy, self, self._chain, self._requests, self._responses, self._pump
-        )
+        self.ending = ConnectionEnd(
+            proxy, self.pacer, self._chain, self._requests, self._responses,
+            pump=self._pump, over=lambda: proxy.forget(self),
+        )  # fmt: skip
         # Of part.Link and server.Client.
         self.peer: object = object()
         self.user, self.server_name, self.address, self.secure = ANONYMOUS, "", ("", 0), False
-        self.call_later, self.end, self.end_session = (
-            ending.call_later, ending.close_client, ending.end_session
-        )  # fmt: skip
+        self._troubles = Troubles(proxy, self.ending, lambda: f"{self.user!r} at {self.peer}")
+        self.call_later, self.end = self._troubles.call_later, self.ending.close_client
+        self.end_session = self.ending.end_session
         self.reserve, self.forgo = self._responses.answers.append, self._responses.answers.remove
         self.hold, self.respond = self._requests.put_back, self._responses.respond
-        self.notice, self.drain, self.drop = ending.notice, ending.drain, ending.drop
+        self.notice, self.drain, self.drop = self.ending.notice, self.ending.drain, self.ending.drop
         self.count_by, self.expect_token = self.slots.count_by, self._requests.expect_token
         self._transport: asyncio.Transport | None = None
         self._upstream: Upstream | None = None
@@ -215,7 +214,7 @@ class Connection(asyncio.Protocol):
         try:
             self._responses.take(data)
         except Exception as error:  # noqa: BLE001  # one client's trouble must not be everybody's
-            self.ending.no_answer(error)
+            self._troubles.no_answer(error)
             return
         if not self._reading or self._requests.data or self.ending.begun:
             self._pump()
@@ -224,7 +223,7 @@ class Connection(asyncio.Protocol):
         try:
             self._responses.flush()
         except Exception as error:  # noqa: BLE001  # one client's trouble must not be everybody's
-            self.ending.no_answer(error)
+            self._troubles.no_answer(error)
 
     def _pump(self) -> None:
         """Handle the requests that have come, as far as nothing holds them."""
@@ -278,9 +277,9 @@ class Connection(asyncio.Protocol):
                 # An idle connection keeps nothing of the last request.
                 requests.data, requests.pos = b"", 0
         except BadFrame as bad:
-            self.ending.bad_frame(bad)
+            self._troubles.bad_frame(bad)
         except Exception:  # noqa: BLE001  # one client's trouble must not be everybody's
-            self.ending.broken()
+            self._troubles.broken()
         finally:
             self._pumping = False
 
@@ -394,4 +393,4 @@ class Connection(asyncio.Protocol):
 
     def cut(self, reason: str) -> None:
         """End at once and keep nothing (budget.Holder)."""
-        self.ending.greedy(self.held_bytes, reason)
+        self._troubles.greedy(self.held_bytes, reason)

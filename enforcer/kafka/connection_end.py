@@ -9,21 +9,19 @@ import asyncio
 import logging
 from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from enforcer.core import bounds
 from enforcer.host.dial import Upstream
 from enforcer.host.sockets import descriptor_of, ended, has_arrived, unread
 from enforcer.kafka.chain import Chain
+from enforcer.kafka.context import Context
+from enforcer.kafka.pacing import Pacer
 from enforcer.kafka.part import Slot
 from enforcer.kafka.pipeline.requests import Requests
 from enforcer.kafka.pipeline.responses import Responses
 from enforcer.wire.kafka.frames import FETCH, BadFrame, Reason
 from streaming.contract.errors import WeirError
-
-if TYPE_CHECKING:
-    from enforcer.kafka.connection import Connection
-    from enforcer.kafka.proxy import KafkaProxy
 
 logger = logging.getLogger(__name__)
 
@@ -37,19 +35,34 @@ class ConnectionEnd:
     """The end of one connection.
 
     Args:
-        proxy: what all connections share.
-        connection: it.
-        chain, requests, responses: its parts, its requests and its answers.
+        context: what all connections share.
+        pacer: holds it back.
+        chain: its parts.
+        requests: its requests.
+        responses: its answers.
         pump: handles what has come, as far as nothing holds it, and calls `settle`.
+        over: called when both sides are closed.
     """
 
     def __init__(
-        self, proxy: "KafkaProxy", connection: "Connection", chain: Chain, requests: Requests,
-        responses: Responses, pump: Callable[[], None],
-    ) -> None:  # fmt: skip
-        self._proxy, self._connection = proxy, connection
-        self._chain, self._requests, self._responses = chain, requests, responses
+        self,
+        context: Context,
+        pacer: Pacer,
+        chain: Chain,
+        requests: Requests,
+        responses: Responses,
+        *,
+        pump: Callable[[], None],
+        over: Callable[[], None],
+    ) -> None:
+        self._context = context
+        self._settings = context.settings
+        self._pacer = pacer
+        self._chain = chain
+        self._requests = requests
+        self._responses = responses
         self._pump = pump
+        self._over = over
         self._transport: asyncio.Transport | None = None
         self._upstream: Upstream | None = None
         self._since: float | None = None
@@ -104,7 +117,7 @@ class ConnectionEnd:
         if self.done:
             self.forget()
             return
-        self._proxy.metrics.upstream_failures.labels(reason).inc()
+        self._context.metrics.upstream_failures.labels(reason).inc()
         self._lost, self.takes = f"upstream_{reason}", False
         self._begin()
 
@@ -114,7 +127,7 @@ class ConnectionEnd:
             self._transport.abort()
         elif not self.left:
             self.left = True
-            self._since = self._since or self._proxy.now_ms()
+            self._since = self._since or self._context.now_ms()
             self._pump()
 
     def unread(self, reading: bool) -> dict[int, bool]:
@@ -137,8 +150,8 @@ class ConnectionEnd:
             return
         self.closing, self.takes = True, False
         if not self.gone:
-            self._proxy.metrics.closed_connections.labels(reason).inc()
-            self._closed_at = self._proxy.now_ms()
+            self._context.metrics.closed_connections.labels(reason).inc()
+            self._closed_at = self._context.now_ms()
             self._transport.close()
         self._responses.write = self._unheard
         self._chain.unheard()
@@ -154,13 +167,13 @@ class ConnectionEnd:
     def end_session(self) -> None:
         """The broker would take nothing more: of what it has taken the answers are waited for."""
         if self.input_over:
-            self._proxy.metrics.dropped_requests.labels("session").inc(1 + self._requests.waiting)
+            self._context.metrics.dropped_requests.labels("session").inc(1 + self._requests.waiting)
         self.drain("session")
         self.takes = False
 
     def check(self, now_ms: float) -> None:
         """Once a second: end what takes too long."""
-        transport, limit_ms = self._transport, self._proxy.settings.stop_timeout_ms
+        transport, limit_ms = self._transport, self._settings.stop_timeout_ms
         if transport is not None and self._closed_at is not None and now_ms - self._closed_at > limit_ms:
             # Its client takes nothing more.
             transport.abort()
@@ -173,13 +186,13 @@ class ConnectionEnd:
         if self._transport is not None and not self.gone:
             if not self.closing:
                 self.closing = True
-                self._proxy.metrics.closed_connections.labels(reason).inc()
+                self._context.metrics.closed_connections.labels(reason).inc()
             self._transport.abort()
 
     def give_up(self, reason: str) -> None:
         """Do nothing more, and count the requests that a departed client loses by it."""
         if (self.input_over or self.left) and not self.done:
-            self._proxy.metrics.dropped_requests.labels(reason).inc(self._requests.waiting)
+            self._context.metrics.dropped_requests.labels(reason).inc(self._requests.waiting)
         self.finish()
         if self._upstream is not None:
             self._upstream.abort()
@@ -189,7 +202,7 @@ class ConnectionEnd:
         if self.done:
             return
         self.done, self.begun, self.takes = True, True, False
-        self._connection.pacer.close()
+        self._pacer.close()
         self._chain.close()
         if self._transport is not None and not self.gone:
             self._transport.close()
@@ -230,7 +243,7 @@ class ConnectionEnd:
     def _begin(self) -> None:
         self.begun = True
         if self._since is None:
-            self._since = self._proxy.now_ms()
+            self._since = self._context.now_ms()
         self._pump()
 
     def forget(self) -> None:
@@ -239,11 +252,11 @@ class ConnectionEnd:
         if self.done and closed and (self._upstream is None or self._upstream.closed):
             self._responses.drop()
             self._requests.data, self._requests.pos = b"", 0
-            self._proxy.forget(self._connection)
+            self._over()
 
     def _unheard(self, data: bytes | bytearray | memoryview) -> None:
         """Takes answers in the client's place, as many as would wait for one that does not read."""
-        self._proxy.metrics.traffic.bytes_out -= len(data)
+        self._context.metrics.traffic.bytes_out -= len(data)
         self._unheard_bytes += len(data)
         if self._unheard_bytes > bounds.WRITE_BUFFER_HIGH_BYTES:
             self.give_up("departed")
@@ -260,7 +273,7 @@ class ConnectionEnd:
         self._asked = slot
         self._transport.write(_FIRST_BYTE)
         self._responses.write = self._write_rest
-        self._proxy.call_later(LISTENS_MS, self._look)
+        self._context.call_later(LISTENS_MS, self._look)
 
     def _look(self) -> None:
         if self._transport is None or self.gone or self.closing:
@@ -276,13 +289,24 @@ class ConnectionEnd:
         self._responses.write = self._transport.write
         self._transport.write(memoryview(data)[1:])
 
-    @property
-    def _who(self) -> str:
-        return f"{self._connection.user!r} at {self._connection.peer}"
+
+class Troubles:
+    """What may be wrong with one connection; each ends it.
+
+    Args:
+        context: what all connections share.
+        ending: of this connection.
+        who: whose it is, for the log.
+    """
+
+    def __init__(self, context: Context, ending: ConnectionEnd, who: Callable[[], str]) -> None:
+        self._context = context
+        self._ending = ending
+        self._who = who
 
     def call_later(self, delay_ms: float, function: Callable[[], None]) -> asyncio.TimerHandle:
         """Call it after a delay; what it raises ends the connection: it might wait for an answer for ever."""
-        return self._proxy.call_later(delay_ms, partial(self._call, function))
+        return self._context.call_later(delay_ms, partial(self._call, function))
 
     def _call(self, function: Callable[[], None]) -> None:
         try:
@@ -292,31 +316,31 @@ class ConnectionEnd:
 
     def broken(self) -> None:
         """A mistake of ours, which must not concern anybody else: to be called where it was caught."""
-        self._proxy.metrics.bad_frames.labels(Reason.INTERNAL.value).inc()
-        if self._proxy.turns.may_say():
-            logger.exception("the connection of %s ends: it met a mistake in the proxy", self._who)
-        self.close_client("internal")
+        self._context.metrics.bad_frames.labels(Reason.INTERNAL.value).inc()
+        if self._context.turns.may_say():
+            logger.exception("the connection of %s ends: it met a mistake in the proxy", self._who())
+        self._ending.close_client("internal")
 
     def no_answer(self, error: Exception) -> None:
         """The broker's answers cannot go on: to be called where it was caught."""
         # First of all, as long as it is known what waits: a departed client loses it.
-        self.give_up("upstream")
+        self._ending.give_up("upstream")
         if isinstance(error, WeirError):
             # An address that we cannot stand for, or bytes that we cannot read, must not be passed on.
-            logger.warning("the connection of %s ends: %s", self._who, error)
-            self.close_client("bad_response")
+            logger.warning("the connection of %s ends: %s", self._who(), error)
+            self._ending.close_client("bad_response")
         else:
             self.broken()
 
     def bad_frame(self, bad: BadFrame) -> None:
         """The client sent what the protocol does not allow."""
-        self._proxy.metrics.bad_frames.labels(bad.reason.value).inc()
-        self.close_client("bad_frame")
+        self._context.metrics.bad_frames.labels(bad.reason.value).inc()
+        self._ending.close_client("bad_frame")
 
     def greedy(self, held_bytes: int, reason: str) -> None:
         """It holds more than there is room for: nothing of it is kept."""
-        logger.warning("the connection of %s ends: it holds %d bytes", self._who, held_bytes)
-        self.drop(reason)
+        logger.warning("the connection of %s ends: it holds %d bytes", self._who(), held_bytes)
+        self._ending.drop(reason)
 
 
 def _matters(slot: Slot) -> bool:

@@ -111,7 +111,7 @@ class KafkaProxy(Host[Connection]):
         return self.brokers.node_named(name) is None or self.named(name) is not None
 
     def named(self, name: str) -> Address | None:
-        """The broker that a server's name (SNI) stands for; None: none, it is the bootstrap."""
+        """See Context."""
         node = self.brokers.node_named(name)
         return None if node is None else self.brokers.address_of(node)
 

@@ -213,7 +213,7 @@ class Rig:
         self.connection.upstream_received(b"".join(map(framed, frames)))
 
     def in_force(self) -> object:
-        """The policies (proxy.KafkaProxy)."""
+        """The policies (context.Context)."""
         return self.coordinator.policies.now
 
     def part(self, kind: type[Concern], make: bool = False) -> Any:
@@ -222,7 +222,7 @@ class Rig:
         return chain._make(concern) if make and concern not in chain._made else chain._made.get(concern)
 
     def now_ms(self) -> float:
-        """The desk's clock (proxy.KafkaProxy)."""
+        """The desk's clock (context.Context)."""
         return self.desk.now_ms
 
     def prove(self) -> None:
@@ -236,24 +236,24 @@ class Rig:
             timer.fire()
 
     def call_later(self, delay_ms: float, function: Callable[[], None]) -> Timer:
-        """Made when the desk's time passes, or when a test says so (proxy.KafkaProxy)."""
+        """Made when the desk's time passes, or when a test says so (context.Context)."""
         self.timers.append(self.desk.call_later(delay_ms, function))
         return self.timers[-1]
 
     def visitor(self, connection: object, transport: asyncio.BaseTransport) -> Visitor:
-        """Nobody has a certificate (proxy.KafkaProxy)."""
+        """Nobody has a certificate (context.Context)."""
         return Visitor(name=SERVER_NAME)
 
     def named(self, name: str) -> Address | None:
-        """No name stands for a broker (proxy.KafkaProxy)."""
+        """No name stands for a broker (context.Context)."""
         return None
 
     def admit(self, connection: Any) -> str:
-        """Everybody comes in (proxy.KafkaProxy)."""
+        """Everybody comes in (context.Context)."""
         return ""
 
     def forget(self, connection: Any) -> None:
-        """Note that all is over (proxy.KafkaProxy)."""
+        """Note that all is over (context.Context)."""
         self.over = True
 
     def lose_client(self, exc: Exception | None = None) -> None:

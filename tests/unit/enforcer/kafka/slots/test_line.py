@@ -51,7 +51,7 @@ class Timed(Rig):
         handler.handle = handle_or_hold  # type: ignore[method-assign]
 
     def call_later(self, delay_ms: float, function: Callable[[], None]) -> Timer:
-        """At its time (proxy.KafkaProxy)."""
+        """At its time (context.Context)."""
         return self.times.call_later(delay_ms, function)
 
 
