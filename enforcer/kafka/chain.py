@@ -60,10 +60,6 @@ class Chain:
 
     Attributes:
         laws: while none of them is active, a request passes as the same one did before.
-
-    Args:
-        concerns: make the parts, in their order.
-        link: the connection.
     """
 
     def __init__(self, concerns: Sequence[Concern], link: Link) -> None:
@@ -231,15 +227,7 @@ class Chain:
 
 
 class Runs:
-    """The requests at the front of one connection that need not be cut out.
-
-    Args:
-        chain: its parts.
-        requests: its requests.
-        protected: what a request that passes unread must not name.
-        turns: of all connections.
-        limit: longest request accepted.
-    """
+    """The requests at the front of one connection that need not be cut out."""
 
     __slots__ = ("_chain", "_limit", "_protected", "_requests", "_turns")
 
@@ -311,9 +299,10 @@ class Runs:
             if charged is None:
                 break
             slot = Slot(key, version, correlation_id)
-            if charged.read is not None:
-                self._chain.reads_answer(slot, charged.read)
-                slot.unless = charged.unless
+            read, unless = charged
+            if read is not None:
+                self._chain.reads_answer(slot, read)
+                slot.unless = unless
             slots.append(slot)
             pos = stop
             if self._turns.over(begun_s):
@@ -325,7 +314,6 @@ def plain_produced(data: Frame, start: int, stop: int, version: int) -> Produced
     """What a request brings; None: it is another one, or damaged.
 
     Args:
-        data: holds the request.
         start: where its client id ends.
         stop: where it ends.
         version: its version, one that can be read.

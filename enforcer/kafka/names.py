@@ -23,9 +23,6 @@ class NameQuestions:
     """Asks a broker for the names of topic ids, on the client's own connection: no other login is needed.
 
     The client does not see it.
-
-    Args:
-        link: the connection.
     """
 
     def __init__(self, link: Link) -> None:
@@ -67,7 +64,6 @@ class NameResolver:
         names: topic id -> name, of all connections.
         pause: holds the connection back until they are known.
         look_up: asks the broker, on this connection, before anything sent later.
-        steady_ms: the clock.
     """
 
     def __init__(

@@ -7,7 +7,7 @@ bytes that it came as. So what no rule needs costs nothing, and no part knows an
 import asyncio
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Container
-from typing import Final, NamedTuple, Protocol
+from typing import Final, Protocol
 
 from enforcer.kafka.pacing import Pacer
 from enforcer.wire.kafka.frames import RequestHeader
@@ -98,16 +98,9 @@ class Request:
         return slot
 
 
-class Charged(NamedTuple):
-    """What a part wants of a plain Produce request that goes on.
-
-    Attributes:
-        read: gets the broker's response; None: nobody needs it.
-        unless: see Slot.
-    """
-
-    read: Reader | None
-    unless: bytes
+Charged = tuple[Reader | None, bytes]
+"""What a part wants of a plain Produce request that goes on: what gets the broker's response (None: nobody
+needs it), and `Slot.unless`."""
 
 
 class Behind(Protocol):
@@ -178,9 +171,7 @@ class Part(ABC):
 
         Args:
             client_id: as it came.
-            version: of the request.
             size: of all of it.
-            brings: what it brings.
         """
         return None
 
@@ -235,11 +226,7 @@ class Law(Protocol):
 
 
 class Limit(Concern):
-    """A concern that wants requests only while a law sets something; then `reads` is asked about all of them.
-
-    Args:
-        law: see there.
-    """
+    """A concern that wants requests only while a law sets something; then `reads` is asked about all."""
 
     def __init__(self, law: Law) -> None:
         self.law = law

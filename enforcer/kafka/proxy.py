@@ -14,7 +14,7 @@ from enforcer.core.settings import ProxySettings
 from enforcer.host.server import Host, ProxyConfig
 from enforcer.host.sockets import Address
 from enforcer.kafka.addresses.brokers import Broker, Brokers
-from enforcer.kafka.backlog.part import BlocksLimit, PartitionBlocks
+from enforcer.kafka.backlog.part import BlocksLimit
 from enforcer.kafka.cluster import ClusterView, ClusterWatch, IdWatch
 from enforcer.kafka.connection import Connection
 from enforcer.kafka.dispatch.context import FetchContext
@@ -41,11 +41,7 @@ from streaming.contract.topics import address_text
 
 
 class KafkaProxy(Host[Connection]):
-    """One proxy process of Kafka's protocol.
-
-    Args:
-        config: where it stands.
-    """
+    """One proxy process of Kafka's protocol."""
 
     enforcement: Enforcement
 
@@ -68,13 +64,13 @@ class KafkaProxy(Host[Connection]):
             seed=random.getrandbits(32),
         )  # fmt: skip
         self._telling = ReadersExchange(self.fetch_context, self.proxy_id, limits.context.send_usage)
-        self.partition_blocks = PartitionBlocks(
-            limits.of(Blocks), self.frame_meter.names, self.fetch_context.topic
+        blocks = BlocksLimit(
+            limits.of(Blocks), self.frame_meter.names, self.fetch_context.topic, self.settings, self.now_ms
         )
         self._look_after_topics()
         self.concerns = concerns_of(
             self.settings, self.metrics, self.now_ms, self.identify, guard=self._guard,
-            blocks=self.partition_blocks, mutations=self._mutations, dispatch=self.fetch_context,
+            blocks=blocks, mutations=self._mutations, dispatch=self.fetch_context,
             frames=self.frame_meter,
         )  # fmt: skip
         self._bootstrap = itertools.cycle(config.kafka)
@@ -205,7 +201,7 @@ def concerns_of(
     identify: Identify,
     *,
     guard: Guard,
-    blocks: PartitionBlocks,
+    blocks: BlocksLimit,
     mutations: Mutations,
     dispatch: FetchContext,
     frames: FrameMeter,
@@ -214,7 +210,7 @@ def concerns_of(
     return (
         guard,
         LoginConcern(settings, metrics, now_ms, identify),
-        BlocksLimit(blocks, settings, now_ms),
+        blocks,
         Slots(),
         mutations,
         # A Fetch is cut before it is charged.

@@ -39,7 +39,7 @@ class Blocked(Rig):
 
     def say(self, topic: str, size: float, part: str = "") -> None:
         """A decision comes."""
-        self.partition_blocks.blocks.take([decision(full(topic) + part, size, ts=self.desk.wall_ms)])
+        self.blocks.blocks.take([decision(full(topic) + part, size, ts=self.desk.wall_ms)])
 
     def produce(self, number: int, topics: Mapping[str, int], acks: int = 1, version: int = 9) -> bytes:
         """A client asks to write one record to so many partitions of some topics; returns the request."""

@@ -20,7 +20,7 @@ from enforcer.host.moving import Mover
 from enforcer.host.sockets import Address
 from enforcer.host.turns import Turns
 from enforcer.kafka.addresses.brokers import Brokers
-from enforcer.kafka.backlog.part import PartitionBlocks
+from enforcer.kafka.backlog.part import BlocksLimit
 from enforcer.kafka.connection import Connection
 from enforcer.kafka.dispatch.context import FetchContext
 from enforcer.kafka.guard.answers import AnswerFilter
@@ -176,15 +176,17 @@ class Rig:
         self.fetch_context = FetchContext(
             self.dispatch, desk.settings, desk.metrics, self.brokers, self.frame_meter.names, self.now_ms
         )
-        blocks = _blocks_of(desk) if beside is None else beside.partition_blocks.blocks
-        self.partition_blocks = PartitionBlocks(blocks, self.frame_meter.names, self.fetch_context.topic)
+        blocks = _blocks_of(desk) if beside is None else beside.blocks.blocks
+        self.blocks = BlocksLimit(
+            blocks, self.frame_meter.names, self.fetch_context.topic, desk.settings, self.now_ms
+        )
         self.protected = OwnTopics(Topics(), desk.settings.protect_topics)
         self.rewrite, self.repeats = AnswerFilter(self.protected, self.brokers.rewrite), self.brokers.repeats
         recent = RecentTopics(self.now_ms)
         self.concerns = concerns_of(
             desk.settings, desk.metrics, self.now_ms, lambda _link, _user: True,
             guard=Guard(self.protected, desk.settings, desk.metrics, self.now_ms),
-            blocks=self.partition_blocks, mutations=Mutations(self.coordinator, recent),
+            blocks=self.blocks, mutations=Mutations(self.coordinator, recent),
             dispatch=self.fetch_context, frames=self.frame_meter,
         )  # fmt: skip
         self.turns = Turns(lambda function: self.call_later(0, function), lambda: self.now_s)

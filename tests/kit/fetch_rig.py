@@ -68,7 +68,7 @@ class Rig(Waiter):
         self.world, self.version = world, version
         self.fetches = Fetches(world.desk, self, self.look_up)
         self.fetches.naming.proven = proven
-        self.fetches.meeting.over = met
+        self.fetches.met = met
 
     def plan(self, topics: Mapping[str, int], **fields: Any) -> Plan | None:
         """What becomes of a request for topics with so many partitions."""

@@ -198,8 +198,6 @@ class Repeats:
         """What an answer becomes: its length as it stands before it, and all behind its correlation id.
 
         Args:
-            key: which API.
-            version: in which version.
             came: the broker's answer behind the correlation id.
 
         Returns:

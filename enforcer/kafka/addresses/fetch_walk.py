@@ -247,7 +247,6 @@ def fitted(tags: bytes, size: int) -> bytes:
     """A tagged section in so many bytes: as it is and room behind it, or else nothing but room.
 
     Args:
-        tags: the section.
         size: at least 3, as one with a field has.
     """
     spare = size - len(tags)

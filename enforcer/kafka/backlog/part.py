@@ -1,26 +1,24 @@
-"""Produce requests of one connection while some topic is blocked (docs/backlog/producers.md)."""
+"""Produce requests of one connection while some topic is blocked (docs/backlog/producers.md).
 
-from collections.abc import Callable, Mapping
+Answers leave in the order of requests, so whatever stands behind a held one waits with it. That may be so for
+requests that are held themselves; for all others the held one gives way.
+"""
+
+import struct
+from collections.abc import Callable, Iterable, Mapping
+from itertools import islice
 from typing import Final
 
 from cachetools import LRUCache
 
+from enforcer.core import bounds
 from enforcer.core.settings import ProxySettings
-from enforcer.kafka.backlog.held_request import HoldTimes
-from enforcer.kafka.backlog.produce import (
-    PartitionRefusal,
-    Place,
-    ProduceTopics,
-    answer,
-    asked_in,
-    merged,
-    without,
-)
+from enforcer.kafka.backlog.produce import Place, ProduceTopics, answer, asked_in, merged, without
 from enforcer.kafka.names import NameQuestions, NameResolver
 from enforcer.kafka.part import NO_KEYS, Behind, Limit, Link, Part, Request
 from enforcer.laws.backlog.block import Block
 from enforcer.laws.backlog.blocks import Blocks
-from enforcer.wire.kafka.frames import PRODUCE, BadFrame, RequestHeader, parse_header
+from enforcer.wire.kafka.frames import LENGTH, LENGTH_BYTES, PRODUCE, BadFrame, RequestHeader, parse_header
 from enforcer.wire.kafka.mutations import POLICY_VIOLATION, REQUEST_TIMED_OUT
 from enforcer.wire.kafka.traffic import PRODUCE_IDS_FROM
 from streaming.contract.events import ANONYMOUS
@@ -32,28 +30,46 @@ others stood behind it, or at once, beside partitions that are free; without an 
 NO_ACKS: Final = "blocked_without_acks"
 """Why a connection ends whose request cannot be answered."""
 
+BLIND_MS: Final = 1_000.0
+"""A request is held so long when no more may come on its connection: nobody sees what waits behind."""
+WINDOW: Final = 5
+"""Requests without an answer that clients have on a connection at most (max.in.flight.requests.per.connection
+of idempotent ones, and the default of most): what they would send else waits in the client."""
+SHARED_MS: Final = 60_000.0
+"""So long a connection counts as one that others write through as well: what they send next may wait in the
+client, which has as few as one request on its way."""
+_OTHERS_MAX: Final = 8
+_ARRIVED_MAX: Final = 4_096
+_HEAD: Final = struct.Struct(">ihhi")  # length, key, version, correlation id
+
 _KEYS: Final = frozenset({PRODUCE})
 _ONLY: Final = 0
 """The number of a topic's partition that may be the topic itself, as where there is but one."""
 
 
-class PartitionBlocks:
-    """Finds the block of a partition, for all connections of a proxy.
+class BlocksLimit(Limit):
+    """Blocks of producers, for all connections of a proxy: finds that of a partition.
 
     Attributes:
         blocks: of the proxy; while none is active Produce requests need not be read.
         names: topic id -> name, as far as brokers have said; whoever asks them adds to it.
 
     Args:
-        blocks: see there.
-        names: see there.
         full_name: what policies and decisions call a topic, by its Kafka name or, if so said, its id.
     """
 
+    keys = _KEYS
+
     def __init__(
-        self, blocks: Blocks, names: LRUCache[bytes, str], full_name: Callable[[bytes, bool], str | None]
-    ) -> None:
+        self, blocks: Blocks, names: LRUCache[bytes, str], full_name: Callable[[bytes, bool], str | None],
+        settings: ProxySettings, now_ms: Callable[[], float],
+    ) -> None:  # fmt: skip
+        super().__init__(blocks)
         self.blocks, self.names, self._full_name = blocks, names, full_name
+        self.settings, self.now_ms = settings, now_ms
+
+    def part(self, link: Link) -> Part:
+        return BlocksPart(link, self)
 
     def block(self, topic: bytes, number: int, *, by_id: bool) -> Block | None:
         """What stands in the way of a partition's producers; None: nothing, or its name is not known.
@@ -71,61 +87,35 @@ class PartitionBlocks:
         return found
 
 
-class BlocksLimit(Limit):
-    """Blocks of producers.
-
-    Args:
-        partitions: what all connections share.
-        settings: bounds.
-        now_ms: the steady clock.
-    """
-
-    keys = _KEYS
-
-    def __init__(
-        self, partitions: PartitionBlocks, settings: ProxySettings, now_ms: Callable[[], float]
-    ) -> None:
-        super().__init__(partitions.blocks)
-        self._partitions = partitions
-        self._settings = settings
-        self._now_ms = now_ms
-
-    def part(self, link: Link) -> Part:
-        return BlocksPart(link, self._partitions, self._settings, self._now_ms)
-
-
 class BlocksPart(Part):
-    """The blocks' side of a connection.
+    """The blocks' side of a connection."""
 
-    Args:
-        link: the connection.
-        partitions: what all connections share.
-        settings: bounds.
-        now_ms: the steady clock.
-    """
-
-    def __init__(
-        self, link: Link, partitions: PartitionBlocks, settings: ProxySettings, now_ms: Callable[[], float]
-    ) -> None:
-        self._link = link
-        self._partitions = partitions
-        self._blocks = partitions.blocks
-        self._metrics = self._blocks.metrics
-        self._now_ms = now_ms
+    def __init__(self, link: Link, limit: BlocksLimit) -> None:
+        self._link, self._limit, self._now_ms = link, limit, limit.now_ms
+        self._blocks, self._metrics = limit.blocks, limit.blocks.metrics
         self._questions = NameQuestions(link)
-        self._waiting = HoldTimes(self._blocks, settings, self._is_held)
+        # Since when the request at the head is held, and which it is; None: it is not. Whether others stand
+        # behind it; whether nobody sees what does; whether others write through this connection.
+        self._since_ms: float | None = None
+        self._correlation_id = 0
+        self._gives_way = self._blind = self._shared = False
+        # What was let through last, and when.
+        self._others: dict[Place, float] = {}
+        # Correlation id -> when a request was seen behind a held one, to be held as well.
+        self._arrived: dict[int, float] = {}
+        self._generation = -1
         self._kinds: set[tuple[str, str]] = set()
         self._over = self._ended = False
-        self._naming = NameResolver(partitions.names, link.pacer, self._questions.ask, now_ms)
+        self._naming = NameResolver(limit.names, link.pacer, self._questions.ask, limit.now_ms)
 
     @property
     def asked(self) -> frozenset[int]:  # type: ignore[override]
         """While the request at the head is held it is judged again, blocks or none."""
-        return NO_KEYS if self._waiting.since_ms is None else _KEYS
+        return NO_KEYS if self._since_ms is None else _KEYS
 
     def take(self, request: Request) -> bool:
         header = request.header
-        if header.correlation_id != self._waiting.correlation_id:
+        if header.correlation_id != self._correlation_id:
             # The one that was held was answered since it found no slot (slots.Flow).
             self._end(FAILED)
         asked = asked_in(request.frame, header)
@@ -135,7 +125,7 @@ class BlocksPart(Part):
         blocked = self._blocked(asked, header)
         if not blocked:
             self._end(PASSED)
-            self._waiting.went(asked.places, self._now_ms())
+            self._went(asked.places)
             return True
         for block in blocked.values():
             self._blocks.began(block)
@@ -144,16 +134,16 @@ class BlocksPart(Part):
             self._link.hold(request)
             return False
         outcome = SPLIT
-        if self._waiting.since_ms is not None:
-            outcome = GAVE_WAY if self._waiting.gives_way else FAILED
+        if self._since_ms is not None:
+            outcome = GAVE_WAY if self._gives_way else FAILED
         if self._over or asked.acks == 0:
             outcome = DROPPED
         self._end()
-        self._waiting.went((place for place in asked.places if place not in blocked), self._now_ms())
+        self._went(place for place in asked.places if place not in blocked)
         return self._refuse(asked, request, blocked, outcome)
 
     def look_behind(self, requests: Behind, *, over: bool) -> None:
-        if self._waiting.since_ms is None or self._over:
+        if self._since_ms is None or self._over:
             # Woken once it was over: if it waits on, for a slot, that comes no sooner for asking again.
             return
         if not requests.waiting:
@@ -161,14 +151,14 @@ class BlocksPart(Part):
             self._end(FAILED)
         elif over:
             self.unheard()
-        elif self._waiting.look(requests, self._now_ms()):
+        elif self._look(requests):
             self._link.pacer.wake()
 
     def unheard(self) -> None:
         """The client leaves: what it would do without an answer it does elsewhere, so nothing may be held for
         it, to be written when it has long tried again."""
         self._over = True
-        if self._waiting.since_ms is not None:
+        if self._since_ms is not None:
             self._link.pacer.wake()
 
     def close(self) -> None:
@@ -176,11 +166,14 @@ class BlocksPart(Part):
 
     def _blocked(self, asked: ProduceTopics, header: RequestHeader) -> dict[Place, Block]:
         by_id = header.api_version >= PRODUCE_IDS_FROM
-        found = {place: self._partitions.block(*place, by_id=by_id) for place in asked.places}
+        found = {place: self._limit.block(*place, by_id=by_id) for place in asked.places}
         return {place: block for place, block in found.items() if block is not None}
 
     def _is_held(self, frame: bytes) -> bool:
-        """See held_request.IsHeld; one that cannot be read is not, so that it is looked at."""
+        """Whether a Produce request, were it first, would be held: all of its partitions are.
+
+        One that cannot be read is not, so that it is looked at.
+        """
         try:
             header = parse_header(frame)
             asked = asked_in(frame, header)
@@ -193,14 +186,22 @@ class BlocksPart(Part):
         """Hold the request if it may be, for as long as it may."""
         if self._over:
             return False
-        waiting, now_ms = self._waiting, self._now_ms()
-        begins = waiting.begin(header.correlation_id, blocked, now_ms)
-        if begins:
+        now_ms, others = self._now_ms(), self._others.items()
+        if self._since_ms is None:
+            self._correlation_id = header.correlation_id
+            self._since_ms = self._arrived.pop(header.correlation_id, now_ms)
+            self._shared = any(now_ms - at_ms < SHARED_MS and place not in blocked for place, at_ms in others)
             self._kinds = {block.kind for block in blocked.values()}
             self._count(HELD, self._kinds)
             self._metrics.held.inc()
-        left_ms = waiting.left_ms(asked.timeout_ms, now_ms)
-        if left_ms <= 0:
+        # Somewhat less than the client waits for its answer, which it says in the request: else it would cut
+        # the connection and try again on another one.
+        own_ms = asked.timeout_ms - max(50.0, asked.timeout_ms / 10)
+        limit_ms = min(own_ms, self._limit.settings.backlog_hold_ms)
+        if self._blind or self._shared:
+            limit_ms = min(limit_ms, BLIND_MS)
+        left_ms = self._since_ms + limit_ms - now_ms
+        if self._gives_way or left_ms <= 0:
             return False
         self._blocks.wait(self._link.pacer.wake)
         self._link.pacer.pause(left_ms)
@@ -208,15 +209,56 @@ class BlocksPart(Part):
 
     def _end(self, outcome: str = "") -> None:
         """A request is held no more; the outcome is counted, if it is said."""
-        since_ms = self._waiting.since_ms
-        if since_ms is None:
+        if self._since_ms is None:
             return
         self._blocks.stop_waiting(self._link.pacer.wake)
         self._metrics.held.dec()
-        self._metrics.held_seconds.observe(max(0.0, self._now_ms() - since_ms) / 1000)
-        self._waiting.end()
+        self._metrics.held_seconds.observe(max(0.0, self._now_ms() - self._since_ms) / 1000)
+        self._since_ms = None
+        self._gives_way = self._blind = self._shared = False
         if outcome:
             self._count(outcome, self._kinds)
+
+    def _went(self, places: Iterable[Place]) -> None:
+        """These are free to be written to, and were."""
+        others, now_ms = self._others, self._now_ms()
+        for place in islice(places, _OTHERS_MAX):
+            others.pop(place, None)
+            others[place] = now_ms
+        while len(others) > _OTHERS_MAX:
+            del others[next(iter(others))]
+
+    def _look(self, requests: Behind) -> bool:
+        """See what stands behind the held one; True if that changes how long it may be held."""
+        before = self._gives_way, self._blind
+        self._blind = (
+            requests.waiting >= min(WINDOW, bounds.HELD_FRAMES_MAX)
+            or requests.waiting_bytes >= bounds.HELD_BYTES_MAX
+        )
+        self._gives_way = self._gives_way or self._others_behind(requests)
+        return before != (self._gives_way, self._blind)
+
+    def _others_behind(self, requests: Behind) -> bool:
+        data, end, now_ms = requests.data, requests.pos + requests.waiting_bytes, self._now_ms()
+        known = self._generation == self._blocks.generation
+        self._generation = self._blocks.generation
+        if len(self._arrived) > _ARRIVED_MAX:
+            self._arrived.clear()
+        pos = requests.pos + LENGTH_BYTES + LENGTH.unpack_from(data, requests.pos)[0]
+        while len(data) - pos >= _HEAD.size:
+            length, key, _, correlation_id = _HEAD.unpack_from(data, pos)
+            if key != PRODUCE:
+                return True
+            stop = pos + LENGTH_BYTES + length
+            if stop > end:
+                # Not whole: what it asks for is not known yet.
+                return False
+            if not (known and correlation_id in self._arrived):
+                if not self._is_held(requests.copy(pos + LENGTH_BYTES, stop)):
+                    return True
+                self._arrived.setdefault(correlation_id, now_ms)
+            pos = stop
+        return False
 
     def _refuse(
         self, asked: ProduceTopics, request: Request, blocked: Mapping[Place, Block], outcome: str
@@ -243,7 +285,7 @@ class BlocksPart(Part):
             request.ends = NO_ACKS
             return free
         refused = {
-            place: PartitionRefusal(REQUEST_TIMED_OUT if block.holds else POLICY_VIOLATION, block.message)
+            place: (REQUEST_TIMED_OUT if block.holds else POLICY_VIOLATION, block.message)
             for place, block in blocked.items()
         }
         if not free:

@@ -14,6 +14,8 @@ from enforcer.wire.kafka.traffic import PRODUCE_IDS_FROM
 
 Place = tuple[bytes, int]
 """A partition: its topic's name, or id from version 13 on, and its number."""
+PartitionRefusal = tuple[int, str]
+"""What is said of one partition: Kafka's error, and a message for whoever reads the client's log."""
 _ASKED: Final = asked(PRODUCE, "Acks TimeoutMs TopicData(Name|TopicId? PartitionData(Index))")
 _NOWHERE: Final = {"BaseOffset": -1}
 
@@ -30,18 +32,6 @@ class ProduceTopics(NamedTuple):
     acks: int
     timeout_ms: int
     places: list[Place]
-
-
-class PartitionRefusal(NamedTuple):
-    """What is said of one partition.
-
-    Attributes:
-        code: Kafka's error.
-        message: for whoever reads the client's log.
-    """
-
-    code: int
-    message: str
 
 
 def asked_in(frame: bytes, header: RequestHeader) -> ProduceTopics:
@@ -93,11 +83,11 @@ def _with(header: RequestHeader, body: Fields, refused: Mapping[Place, Partition
     said: dict[bytes, Fields] = {
         topic[name]: {**topic, "PartitionResponses": list(topic["PartitionResponses"])} for topic in topics
     }
-    for (topic, number), one in refused.items():
+    for (topic, number), (code, message) in refused.items():
         parts: list[dict[str, Any]] = said.setdefault(topic, {name: topic, "PartitionResponses": []})[
             "PartitionResponses"
         ]
-        verdict = {"Index": number, "ErrorCode": one.code, "ErrorMessage": one.message.encode()}
+        verdict = {"Index": number, "ErrorCode": code, "ErrorMessage": message.encode()}
         parts.append({**verdict, **_NOWHERE})
     return {**body, "Responses": list(said.values())}
 

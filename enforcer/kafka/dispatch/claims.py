@@ -29,13 +29,7 @@ _LIMITED_MAX: Final = 1_000
 
 
 class Claims:
-    """The places of one connection.
-
-    Args:
-        context: what all connections share.
-        pause: holds the connection back.
-        trail: of the connection.
-    """
+    """The places of one connection."""
 
     def __init__(self, context: FetchContext, pause: Pause, trail: Trail) -> None:
         self._context = context

@@ -6,16 +6,15 @@ from hashlib import blake2b
 from itertools import count
 from typing import Final
 
-from cachetools import LRUCache
+from cachetools import LRUCache, TTLCache
 
 from enforcer.core import bounds
 from enforcer.core.lines import Lines
 from enforcer.core.metrics import Metrics
 from enforcer.core.settings import AmbiguousFetch, ProxySettings
 from enforcer.kafka.addresses.brokers import Brokers
-from enforcer.kafka.groups.frames import GROUP_KEYS
+from enforcer.kafka.groups.frames import GROUP_KEYS, Place
 from enforcer.kafka.groups.group_finder import GroupFinder
-from enforcer.kafka.groups.offsets import Place
 from enforcer.kafka.groups.readers import Assigned, Client, Member, short
 from enforcer.kafka.groups.trails import Trail
 from enforcer.kafka.share_sessions import Known
@@ -55,12 +54,7 @@ class FetchContext:
         sessions: of share groups, as far as connections know them.
 
     Args:
-        dispatch: the arithmetic.
-        settings: bounds.
-        metrics: counts what is held back.
         brokers: known by address.
-        names: topic id -> name.
-        steady_ms: the clock.
         seed: another one for each proxy.
     """
 
@@ -88,7 +82,7 @@ class FetchContext:
         self._brokers = brokers
         self._namespaces = Namespaces(settings.namespace_pattern)
         self._passes_ambiguous = settings.ambiguous_fetch is AmbiguousFetch.PASS
-        self._said: dict[tuple[Client, str], float] = {}
+        self._said: TTLCache[tuple[Client, str], None] = TTLCache(_SAID_MAX, _SAID_AGAIN_MS, steady_ms)
         self._terms_at = -1
         self._full_names: LRUCache[tuple[bool, bytes], str] = LRUCache(bounds.TOPICS_MAX)
 
@@ -172,8 +166,6 @@ class FetchContext:
         """The groups for which a fetch counts ("": none), whether it may be of several, whether that stays.
 
         Args:
-            client: who fetches.
-            trail: of its connection.
             topic: full name.
             names: its name, and its id.
             parts: its partitions of one request.
@@ -218,12 +210,9 @@ class FetchContext:
         return self.dispatch.limits_group(topic, group)
 
     def _say(self, client: Client, topic: str, groups: Sequence[str]) -> None:
-        now_ms = self.steady_ms()
-        while self._said and next(iter(self._said.values())) + _SAID_AGAIN_MS <= now_ms:
-            del self._said[next(iter(self._said))]
         if (client, topic) in self._said or len(self._said) >= _SAID_MAX:
             return
-        self._said[client, topic] = now_ms
+        self._said[client, topic] = None
         logger.warning(
             "fetches of %s by client id %r (user %s at %s) may be of the groups %s: until their offsets tell,"
             " they %s; consumers with a client.id of their own group's, that commit, are told apart at once",

@@ -8,13 +8,7 @@ from typing import Final, NamedTuple
 from enforcer.kafka.dispatch.context import FetchContext
 from enforcer.kafka.dispatch.entries import BATCH_BYTES_MIN, Entry, entries, run
 from enforcer.kafka.dispatch.fetch_requests import FetchRequest, TopicRequest
-from enforcer.kafka.dispatch.fetch_responses import (
-    EmptyTopic,
-    Marks,
-    PartitionAnswer,
-    answer_of,
-    changed,
-)
+from enforcer.kafka.dispatch.fetch_responses import EmptyTopic, PartitionAnswer, answer_of, changed
 from enforcer.kafka.dispatch.limited_topics import Ample, LimitedTopic, left_for
 from enforcer.kafka.groups.trails import Trail
 from enforcer.kafka.part import FETCH_LIMIT_MAX
@@ -23,7 +17,7 @@ from enforcer.wire.kafka.batches import BATCHES_MAX
 
 MARKS_MAX: Final = 10_000
 """Partitions of a connection whose offsets are remembered; of others none are told while they must wait."""
-_UNKNOWN: Final = PartitionAnswer(-1, 0, *Marks(), (), 0, 0, 0)
+_UNKNOWN: Final = PartitionAnswer(-1, 0, -1, -1, -1, (), 0, 0, 0)
 _MSGS: Final = 0
 _SIZE: Final = 1
 _STOP: Final = 2
@@ -81,12 +75,7 @@ class _Sum:
 
 
 class Deliveries:
-    """What comes on one connection.
-
-    Args:
-        context: knows the limits.
-        trail: of the connection.
-    """
+    """What comes on one connection."""
 
     def __init__(self, context: FetchContext, trail: Trail) -> None:
         self._context = context
@@ -106,7 +95,7 @@ class Deliveries:
         """Those of some topics that must wait, as a response tells of them."""
         marks = self._marks
         return [
-            EmptyTopic(key, [(part.number, marks.get((key, part.number), _UNKNOWN).marks) for part in parts])
+            (key, [(part.number, *marks.get((key, part.number), _UNKNOWN)[2:5]) for part in parts])
             for key, _, _, parts in (want.topic for want in wants if want.wait_ms)
         ]
 
@@ -117,9 +106,6 @@ class Deliveries:
         """A response as the client gets it; what that brings is delivered.
 
         Args:
-            response: as it came.
-            version: its version.
-            asked: the request.
             broker: who delivers.
             wants: its limited topics; of `ample` those are put there of which records came.
             ample: see there.

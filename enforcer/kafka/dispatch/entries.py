@@ -51,7 +51,6 @@ def run(frame: Frame, start: int, end: int, fetch_offset: int) -> Entry | None:
     """All entries between two places of a frame as one; None: there are none, too many, or not all are plain.
 
     Args:
-        frame: the response.
         start: where the partition's records begin.
         end: where they end.
         fetch_offset: what was asked for.
@@ -88,10 +87,7 @@ def entries(
     as many too many as it has gaps before that offset.
 
     Args:
-        frame: the response.
-        start: where the partition's records begin.
-        end: where they end.
-        fetch_offset: what was asked for.
+        frame, start, end, fetch_offset: see run.
         aborted: the aborted transactions among them; empty where the consumer reads uncommitted ones.
         most: no more are looked for behind the first that the consumer sees beyond so many.
     """

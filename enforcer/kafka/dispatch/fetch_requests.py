@@ -8,13 +8,7 @@ from collections.abc import Collection, Mapping
 from typing import Final, NamedTuple
 
 from enforcer.wire.kafka.codec import asked as reader
-from enforcer.wire.kafka.frames import (
-    FETCH,
-    Frame,
-    RequestHeader,
-    array_length,
-    is_flexible,
-)
+from enforcer.wire.kafka.frames import FETCH, Frame, RequestHeader, array_length, is_flexible
 from enforcer.wire.kafka.traffic import FETCH_PARTS_MAX
 
 NO_SESSION: Final = -1
@@ -133,13 +127,9 @@ def forwarded(
     """A request for what may be read now, outside of any session.
 
     Args:
-        frame: the request as it came.
-        asked: what it asks for.
-        version: its version.
         left_out: which of its topics must wait, by their place.
         limits: place of a topic -> the most bytes of each of its partitions.
         wait_ms: how long it waits for its minimum.
-        min_bytes: the minimum.
         limit: most bytes of all.
     """
     out = bytearray(frame[: asked.topics_at])

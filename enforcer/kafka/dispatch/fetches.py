@@ -5,7 +5,7 @@ for a moment and then answered without records, as a broker answers a throttled 
 gets an answer for each partition that it asked for, in the order of its requests.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from itertools import chain
 from math import ceil, inf
 from typing import Final, NamedTuple
@@ -24,7 +24,7 @@ from enforcer.kafka.dispatch.fetch_requests import (
 )
 from enforcer.kafka.dispatch.fetch_responses import nothing_yet
 from enforcer.kafka.dispatch.limited_topics import Ample, LimitedTopic, divided, most_of
-from enforcer.kafka.dispatch.session import PeerWait, Session, TopicCache, TopicReading
+from enforcer.kafka.dispatch.session import Session, TopicCache, TopicReading
 from enforcer.kafka.groups.readers import Client
 from enforcer.kafka.names import LookUp, NameResolver
 from enforcer.kafka.part import FETCH_LIMIT_MAX, PART_BYTES_MIN
@@ -40,6 +40,10 @@ from enforcer.wire.kafka.traffic import (
 
 _THROTTLE_MAX_MS: Final = 1_000
 """A client is told to ask again within that time: it asks for nothing else meanwhile."""
+_KNOWN_MS: Final = 1_000.0
+_UNKNOWN_MS: Final = 2_000.0
+"""So long a connection's first Fetch waits for what other proxies may tell of its client, known or not."""
+_LOOK_AGAIN_MS: Final = 50.0
 
 
 class Plan(NamedTuple):
@@ -59,13 +63,7 @@ class Plan(NamedTuple):
 
 
 class Fetches:
-    """The Fetch requests of one connection.
-
-    Args:
-        context: what all connections share.
-        pause: holds the connection back.
-        look_up: asks the broker for names of topic ids.
-    """
+    """The Fetch requests of one connection."""
 
     def __init__(self, context: FetchContext, pause: Pause, look_up: LookUp) -> None:
         self._context = context
@@ -73,8 +71,8 @@ class Fetches:
         self._session = Session(context)
         self.naming = NameResolver(context.names, pause, look_up, context.steady_ms)
         """The names of its topics, and whether it was let in."""
-        self.meeting = PeerWait(context, pause)
-        """What other proxies may know of its client."""
+        self.met, self._came_ms = False, inf
+        """Whether nothing more is waited for that other proxies may tell of its client; since when it is."""
         self._trail = context.new_trail()
         self._deliveries = Deliveries(context, self._trail)
         self.claims = Claims(context, pause, self._trail)
@@ -89,9 +87,6 @@ class Fetches:
         """What becomes of a request; None: it waits, and is to be planned again when the pause is over.
 
         Args:
-            frame: the request.
-            header: its header.
-            client: who asks.
             address: of the broker.
 
         Raises:
@@ -131,7 +126,7 @@ class Fetches:
             return Plan(with_session(frame, at, UNKNOWN_SESSION, epoch))
         if ids and self.naming.must_wait(keys):
             return None
-        if self.meeting.must_wait(client, keys, ids):
+        if self._must_meet(client, keys, ids):
             return None
         (session.begin if full else session.add)(keys, ids)
         self._was_limited = session.is_limited(client)
@@ -153,6 +148,24 @@ class Fetches:
             self.claims.give_up()
             return Plan(with_session(frame, at, asked.session, NO_SESSION) if at else frame)
         return self._limited(frame, header, asked, wanted, ample)
+
+    def _must_meet(self, client: Client, keys: Sequence[bytes], ids: bool) -> bool:
+        """Whether it may turn out right now for which group a connection reads, which waits for that.
+
+        Its client may be known here for other groups already, and this one be a further one's.
+        """
+        context = self._context
+        if self.met or context.alone or not context.dispatch.by_subscription:
+            return False
+        names = (context.topic(key, ids) for key in keys)
+        if not any(name is not None and context.dispatch.may_limit_groups(name) for name in names):
+            return False
+        now_ms = context.steady_ms()
+        self._came_ms = min(self._came_ms, now_ms)
+        self.met = now_ms >= self._came_ms + (_KNOWN_MS if context.readers.groups(client) else _UNKNOWN_MS)
+        if not self.met:
+            self._pause.pause(_LOOK_AGAIN_MS)
+        return not self.met
 
     def _by_itself(self, frame: bytes, header: RequestHeader) -> Plan | None:
         """A request of more partitions than can be told apart: it gets one batch, one such request at a time.

@@ -25,13 +25,7 @@ class LimitedTopic:
 
     Attributes:
         topic: what is asked for of it, wherever the request lists it.
-        broker: who delivers.
-        name: its full name.
-        groups: who reads it, or may: it counts for each.
-        claim: its place among those that wait.
-        tracked: groups of the topic may have limits of their own.
-        unsure: it may be of several groups.
-        counters: those that limit it.
+        broker, name, groups, claim, tracked, unsure, counters: see TopicReading.
         group: that of them whose limit was the strictest when it was looked at last.
         wait_ms: it must wait so long; 0: it goes on.
         msgs: messages, or entries where these are counted, that may be delivered of it.
@@ -42,10 +36,6 @@ class LimitedTopic:
         turns: whether a limit was reached before, so that it takes turns at its counters.
         scarce: what came left no more than another such response may bring.
         left: what is left once a limit was reached by what came.
-
-    Args:
-        topic: see there.
-        reading: who reads it.
     """
 
     # A request for hundreds makes as many of them, so what they begin with stands here.

@@ -3,8 +3,7 @@
 from enforcer.kafka.dispatch.context import FetchContext
 from enforcer.kafka.dispatch.fetches import Fetches
 from enforcer.kafka.dispatch.share_fetches import ShareFetches
-from enforcer.kafka.groups.frames import TOLD_KEYS, acting, let_in, told
-from enforcer.kafka.groups.offsets import places
+from enforcer.kafka.groups.frames import TOLD_KEYS, acting, let_in, places, told
 from enforcer.kafka.groups.readers import Client, short
 from enforcer.kafka.names import NameQuestions
 from enforcer.kafka.part import Behind, Limit, Link, Part, Request, Slot
@@ -13,11 +12,7 @@ from streaming.contract.events import ANONYMOUS
 
 
 class DispatchLimit(Limit):
-    """Dispatch rates.
-
-    Args:
-        context: what all connections share.
-    """
+    """Dispatch rates."""
 
     def __init__(self, context: FetchContext) -> None:
         super().__init__(context.dispatch)
@@ -32,12 +27,7 @@ class DispatchLimit(Limit):
 
 
 class DispatchPart(Part):
-    """The dispatch side of a connection.
-
-    Args:
-        link: the connection.
-        context: what all connections share.
-    """
+    """The dispatch side of a connection."""
 
     def __init__(self, link: Link, context: FetchContext) -> None:
         self._context = context

@@ -48,8 +48,6 @@ class ReadersExchange:
     """One proxy's part in it.
 
     Args:
-        context: what it has seen.
-        proxy_id: its name.
         send: takes (event, record key) for `weir.usage`; False if it was dropped.
     """
 

@@ -1,10 +1,9 @@
 """What a connection fetches, and whether anything limits it (KIP-227)."""
 
 from collections.abc import Callable, Mapping, Sequence
-from math import inf
 from typing import Any, Final, Generic, NamedTuple, TypeVar
 
-from enforcer.core.lines import Claim, Counter, Pause
+from enforcer.core.lines import Claim, Counter
 from enforcer.kafka.dispatch.context import FetchContext
 from enforcer.kafka.dispatch.fetch_requests import FetchRequest, TopicRequest
 from enforcer.kafka.groups.readers import Client
@@ -18,10 +17,6 @@ W = TypeVar("W", bound=Mapping[bytes, Any])
 TOPICS_MAX: Final = 1_000
 """Topics of a session that are remembered; with more it is taken to be limited, and has no session."""
 
-KNOWN_MS: Final = 1_000.0
-UNKNOWN_MS: Final = 2_000.0
-"""So long a connection's first Fetch waits for what other proxies may tell of its client, known or not."""
-_LOOK_AGAIN_MS: Final = 50.0
 _NEW: Final = (-1, -1, -1, None)
 KNOWN_MAX: Final = 1_000
 """Topics of a connection that are remembered; of more each is looked up with each request."""
@@ -36,9 +31,6 @@ class Session:
 
     Attributes:
         number: what the broker calls it; 0: it had no room for one; UNKNOWN_SESSION: nobody has read that.
-
-    Args:
-        context: knows the limits.
     """
 
     def __init__(self, context: FetchContext) -> None:
@@ -129,42 +121,6 @@ class Session:
         return self._limited
 
 
-class PeerWait:
-    """The wait of a new connection for what other proxies may tell of its client.
-
-    Attributes:
-        over: nothing is waited for any more.
-
-    Args:
-        context: knows whether there are others, and the client's groups.
-        pause: holds the connection back.
-    """
-
-    def __init__(self, context: FetchContext, pause: Pause) -> None:
-        self.over = False
-        self._context = context
-        self._pause = pause
-        self._began_ms = inf
-
-    def must_wait(self, client: Client, keys: Sequence[bytes], ids: bool) -> bool:
-        """Whether it may turn out right now for which group a connection reads, which waits for that.
-
-        Its client may be known here for other groups already, and this one be a further one's.
-        """
-        context = self._context
-        if self.over or context.alone or not context.dispatch.by_subscription:
-            return False
-        names = (context.topic(key, ids) for key in keys)
-        if not any(name is not None and context.dispatch.may_limit_groups(name) for name in names):
-            return False
-        now_ms = context.steady_ms()
-        self._began_ms = min(self._began_ms, now_ms)
-        self.over = now_ms >= self._began_ms + (KNOWN_MS if context.readers.groups(client) else UNKNOWN_MS)
-        if not self.over:
-            self._pause.pause(_LOOK_AGAIN_MS)
-        return not self.over
-
-
 class TopicReading(NamedTuple):
     """Who reads a limited topic through whom.
 
@@ -192,9 +148,6 @@ class TopicCache(Generic[W]):
 
     A request names the same topics as the one before, hundreds of them, and who reads them is a question of
     many steps. What changes an answer (limits, groups, assignments, who asks) makes all of them forgotten.
-
-    Args:
-        context: what changes it.
     """
 
     def __init__(self, context: FetchContext) -> None:

@@ -23,13 +23,7 @@ from enforcer.kafka.names import NameResolver
 from enforcer.kafka.part import FETCH_LIMIT_MAX, PART_BYTES_MIN, Behind
 from enforcer.kafka.share_sessions import RECORDS_MAX, ShareSession, ShareSessions, may_acknowledge
 from enforcer.wire.kafka.frames import BadFrame, Reason, RequestHeader
-from enforcer.wire.kafka.traffic import (
-    ShareAsked,
-    share_error,
-    shared,
-    sharing,
-    with_share,
-)
+from enforcer.wire.kafka.traffic import ShareAsked, share_error, shared, sharing, with_share
 
 ALONE_MS: Final = 10_000.0
 """Who has met nobody at its limits for so long waits at the broker as it likes. A newcomer does not, so that
@@ -40,13 +34,7 @@ Taken = Callable[[bytes], bytes]
 
 
 class ShareFetches:
-    """The ShareFetch requests of one connection.
-
-    Args:
-        context: what all connections share.
-        pause: holds the connection back.
-        naming: the names of its topics.
-    """
+    """The ShareFetch requests of one connection."""
 
     def __init__(self, context: FetchContext, pause: Pause, naming: NameResolver) -> None:
         self._context = context
@@ -80,9 +68,6 @@ class ShareFetches:
         """What becomes of a request; None: it waits, and is to be planned again when the pause is over.
 
         Args:
-            frame: the request.
-            header: its header.
-            client: whose it is.
             address: of the broker.
 
         Raises:
@@ -209,9 +194,7 @@ class ShareFetches:
         # What is below 0 a broker takes for what it likes.
         return {"records": max(1, ceil(records)), "size": max(1, int(min(size, FETCH_LIMIT_MAX)))}
 
-    def _taken(
-        self, version: int, session: ShareSession, broker: str, group: str, response: bytes
-    ) -> bytes:
+    def _taken(self, version: int, session: ShareSession, broker: str, group: str, response: bytes) -> bytes:
         """Count what a response brings: it is the client's, whatever it brings."""
         context, dispatch = self._context, self._context.dispatch
         self._under_way -= 1

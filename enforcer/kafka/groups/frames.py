@@ -1,8 +1,8 @@
-"""What requests of consumer groups say about who reads, and their answers about what.
+"""What requests of consumer groups say about who reads and where groups stand, and their answers about what.
 
 Sources: Kafka's message schemas (JoinGroup 0-9, SyncGroup 0-5, Heartbeat 0-4, LeaveGroup 0-5, OffsetCommit
 0-10, OffsetFetch 0-10, TxnOffsetCommit 0-5, ConsumerGroupHeartbeat 0-1, ConsumerProtocolAssignment 0-3);
-KIP-848. Where groups stand is read in offsets.py.
+KIP-848.
 """
 
 from collections.abc import Callable, Collection, Iterable, Mapping
@@ -32,6 +32,7 @@ LAST_VERSION: Final = {
     CONSUMER_GROUP_HEARTBEAT: 1, TXN_OFFSET_COMMIT: 5,
 }  # fmt: skip
 """The newest that is read; newer ones pass, and nothing is learnt from them."""
+_COMMITS: Final = (OFFSET_COMMIT, TXN_OFFSET_COMMIT)
 _CONSUMERS: Final = ("", "consumer")
 """Protocol types of groups that consume; others are Kafka Connect's workers and the like."""
 GROUPS_FROM: Final = 8
@@ -60,6 +61,22 @@ class GroupActor(NamedTuple):
     leaves: bool = False
 
 
+class Place(NamedTuple):
+    """Where a group stands in a partition.
+
+    Attributes:
+        group: which group.
+        topic: name or id.
+        number: of the partition.
+        offset: of the next record; -1 where it has never committed.
+    """
+
+    group: str
+    topic: str | bytes
+    number: int
+    offset: int
+
+
 _PARTS: Final = "(Partitions(ErrorCode))"
 _ASKS: Final[Mapping[int, Callable[..., Any]]] = {
     key: asked(key, wanted)
@@ -76,11 +93,9 @@ _ASKS: Final[Mapping[int, Callable[..., Any]]] = {
 }
 _TELLS: Final[Mapping[int, Callable[..., Any]]] = {
     **{key: answered(key, "ErrorCode") for key in GROUP_KEYS},
-    **{key: answered(key, f"Topics{_PARTS}", rows=4) for key in (OFFSET_COMMIT, TXN_OFFSET_COMMIT)},
+    **{key: answered(key, f"Topics{_PARTS}", rows=4) for key in _COMMITS},
     LEAVE_GROUP: answered(LEAVE_GROUP, "ErrorCode Members(MemberId:text ErrorCode)"),
-    OFFSET_FETCH: answered(
-        OFFSET_FETCH, f"Topics{_PARTS} ErrorCode Groups(GroupId:text ErrorCode)"
-    ),
+    OFFSET_FETCH: answered(OFFSET_FETCH, f"Topics{_PARTS} ErrorCode Groups(GroupId:text ErrorCode)"),
 }
 _SYNCED: Final = answered(SYNC_GROUP, "ErrorCode Assignment?")
 _BEATEN: Final = answered(
@@ -94,6 +109,17 @@ _ASSIGNED: Final = Reader(
 )
 _VERSION_BYTES: Final = 2
 """Its version stands before it; later ones only add to the first."""
+_TOPIC: Final = "Name|TopicId:text"
+_COMMITTED: Final[Mapping[int, Callable[..., Any]]] = {
+    key: asked(key, f"GroupId:text Topics({_TOPIC} Partitions(PartitionIndex CommittedOffset))", rows=4)
+    for key in _COMMITS
+}
+_TAKEN: Final[Mapping[int, Callable[..., Any]]] = {
+    key: answered(key, f"Topics({_TOPIC} Partitions(PartitionIndex ErrorCode))", rows=4) for key in _COMMITS
+}
+_GROUP: Final = asked(OFFSET_FETCH, "GroupId:text")
+_STANDS: Final = f"Topics({_TOPIC} Partitions(PartitionIndex CommittedOffset ErrorCode))"
+_TOLD: Final = answered(OFFSET_FETCH, f"{_STANDS} Groups(GroupId:text {_STANDS})", rows=4)
 
 
 def acting(frame: bytes, header: RequestHeader) -> list[GroupActor]:
@@ -106,7 +132,7 @@ def acting(frame: bytes, header: RequestHeader) -> list[GroupActor]:
     if version > LAST_VERSION[key]:
         return []
     said = _ASKS[key](frame, header)
-    if key in (OFFSET_COMMIT, TXN_OFFSET_COMMIT):
+    if key in _COMMITS:
         return [GroupActor(said, "")]
     group, member, *more = said
     if key == OFFSET_FETCH:
@@ -126,9 +152,6 @@ def let_in(found: list[GroupActor], response: bytes, key: int, version: int) -> 
 
     Args:
         found: who acts in the request, by `acting`.
-        response: the broker's answer.
-        key: its API.
-        version: its version.
 
     Raises:
         BadFrame: it cannot be read.
@@ -136,7 +159,7 @@ def let_in(found: list[GroupActor], response: bytes, key: int, version: int) -> 
     if not found:
         return found
     said = _TELLS[key](response, version)
-    if key in (OFFSET_COMMIT, TXN_OFFSET_COMMIT):
+    if key in _COMMITS:
         return found if any(0 in parts for parts in said) else []
     if key == OFFSET_FETCH:
         parts, error, groups = said
@@ -199,3 +222,38 @@ def _parts(topics: Iterable[tuple[str | bytes, Collection[int]]]) -> Parts:
             raise BadFrame(Reason.TOO_MANY_ITEMS)
         parts[topic] = frozenset(numbers)
     return parts
+
+
+def places(frame: bytes, header: RequestHeader, response: bytes) -> list[Place]:
+    """What a request about offsets and its answer say together; nothing of what the broker refused.
+
+    Raises:
+        BadFrame: one of them cannot be read.
+    """
+    key, version = header.api_key, header.api_version
+    if version > LAST_VERSION[key]:
+        return []
+    if key == OFFSET_FETCH:
+        topics, groups = _TOLD(response, version)
+        return [
+            Place(group, topic, number, offset)
+            for group, topics in [*groups, *([(_GROUP(frame, header), topics)] if topics else ())]
+            for topic, parts in topics
+            for number, offset, error in parts
+            if not error and offset >= 0
+        ]
+    if key not in _COMMITS:
+        return []
+    group, topics = _COMMITTED[key](frame, header)
+    taken = {
+        (topic, number)
+        for topic, parts in _TAKEN[key](response, version)
+        for number, error in parts
+        if not error
+    }
+    return [
+        Place(group, topic, number, offset)
+        for topic, parts in topics
+        for number, offset in parts
+        if (topic, number) in taken
+    ]

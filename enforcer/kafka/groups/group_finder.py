@@ -61,7 +61,6 @@ class GroupFinder:
     Args:
         limited: whether a group of a topic has a rate of its own.
         alone: whether there is no other proxy.
-        steady_ms: the clock.
     """
 
     def __init__(
@@ -100,8 +99,6 @@ class GroupFinder:
         Whether that holds until `version` or `readers.changes` goes up, too.
 
         Args:
-            client: who fetches.
-            trail: of the connection.
             topic: its full name.
             names: its name, and its id if that is known.
             parts: the partitions of one request.

@@ -8,7 +8,10 @@ Which of several groups a fetch is of is said by offsets: see group_finder.py.
 from collections import OrderedDict, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from hashlib import sha256
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TypeVar
+
+K = TypeVar("K")
+V = TypeVar("V")
 
 READERS_MAX: Final = 100_000
 """Consumer groups of clients known at a time, for limits of subscriptions; the one not heard of for longest
@@ -99,9 +102,6 @@ class Readers:
     Attributes:
         version: counts up when a group comes or goes.
         changes: counts up whenever `matching` may answer otherwise than before.
-
-    Args:
-        steady_ms: the clock.
     """
 
     def __init__(self, steady_ms: Callable[[], float]) -> None:
@@ -189,7 +189,6 @@ class Readers:
         """The groups for which a client may fetch these partitions of a topic.
 
         Args:
-            client: who fetches.
             topic: its name, and its id if that is known.
             parts: the partitions of one request: one consumer's, and so one group's.
         """
@@ -314,18 +313,20 @@ class Readers:
         self._parts -= sum(map(_size, groups[name].members.values()))
         del groups[name], self._order[client, name]
         self._named[client].pop(name, None)
-        _take_out(self._acting, (client.user, name), client)
+        take_out(self._acting, (client.user, name), client)
         if not groups:
             del self._clients[client], self._named[client]
-            _take_out(self._hosts, (client.user, client.client_id), client)
+            take_out(self._hosts, (client.user, client.client_id), client)
         self.version += 1
         self.changes += 1
 
 
-def _take_out(index: dict[tuple[str, str], dict[Client, None]], key: tuple[str, str], client: Client) -> None:
-    del index[key][client]
-    if not index[key]:
-        del index[key]
+def take_out(index: dict[K, dict[V, None]], key: K, value: V) -> None:
+    """Take one of those out that an index has by a key; it keeps no key of none."""
+    found = index.get(key, {})
+    found.pop(value, None)
+    if not found:
+        index.pop(key, None)
 
 
 def _size(assigned: Assigned | None) -> int:

@@ -8,9 +8,9 @@ committed last, or was told when it asked.
 from collections import OrderedDict, deque
 from collections.abc import Callable, Iterable, Iterator
 from itertools import chain
-from typing import Any, Final, NamedTuple, TypeVar
+from typing import Any, Final, NamedTuple
 
-from enforcer.kafka.groups.readers import Client
+from enforcer.kafka.groups.readers import Client, take_out
 from streaming.contract.fields import INT64_MAX
 
 TRAIL_MAX: Final = 10_000
@@ -24,8 +24,6 @@ OFFSETS_MAX: Final = 200_000
 KEPT_MS: Final = 10_000.0
 KEPT_MAX: Final = 10_000
 """So long, and of so many connections that have ended, it is known what they were delivered."""
-
-K = TypeVar("K")
 
 
 class Stand(NamedTuple):
@@ -156,9 +154,6 @@ class Trails:
         gone: numbers of connections here that have ended since others were told so.
         left: how many have ended that acted for some group, which may have no reader since.
         changes: topic -> another number each time that some connection acts for others than before.
-
-    Args:
-        steady_ms: the clock.
     """
 
     def __init__(self, steady_ms: Callable[[], float]) -> None:
@@ -195,7 +190,7 @@ class Trails:
         for topic in trail.topics():
             self._changed(topic)
             for group in {*trail.acts.get(topic, ()), *trail.groups.get(topic, ())}:
-                _take_out(self._by_group, (topic, group), trail)
+                take_out(self._by_group, (topic, group), trail)
         while len(self._kept) > KEPT_MAX:
             self._drop_first()
 
@@ -203,7 +198,7 @@ class Trails:
         trail, _ = self._kept.popitem(last=False)
         self._full.pop(trail, None)
         for topic in trail.topics():
-            _take_out(self._by_topic, topic, trail)
+            take_out(self._by_topic, topic, trail)
             if topic not in self._by_topic:
                 self.changes.pop(topic, None)
 
@@ -214,7 +209,7 @@ class Trails:
         before = {*trail.acts.get(topic, ()), *trail.groups.get(topic, ())}
         now = {*acts, *groups}
         for group in before - now:
-            _take_out(self._by_group, (topic, group), trail)
+            take_out(self._by_group, (topic, group), trail)
         for group in now - before:
             self._by_group.setdefault((topic, group), {})[trail] = None
         if trail.acts.get(topic) != acts:
@@ -268,13 +263,6 @@ class Trails:
             if trail.told_ms is not None and trail.told_ms < before_ms:
                 self.leave(trail)
                 del self._told[key]
-
-
-def _take_out(index: dict[K, dict[Trail, None]], key: K, trail: Trail) -> None:
-    found = index.get(key, {})
-    found.pop(trail, None)
-    if not found:
-        index.pop(key, None)
 
 
 class Stands:

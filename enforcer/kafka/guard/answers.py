@@ -53,7 +53,6 @@ class AnswerFilter:
     """Makes answers fit to be shown, for all connections of a proxy.
 
     Args:
-        protected: what is Weir's.
         rewrite: puts in the addresses where clients go instead of the brokers'.
     """
 

@@ -7,13 +7,15 @@ As Kafka's own authorizer does for a principal without rights, per entry and wit
 import logging
 from collections.abc import Callable, Iterator
 from functools import cache, partial
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
+
+from cachetools import TTLCache
 
 from enforcer.core.metrics import Metrics
 from enforcer.core.settings import Alter, ProxySettings
 from enforcer.kafka.guard.apis import APIS, FILTERED, READABLE
-from enforcer.kafka.guard.protected import ALWAYS_READ, GuardPart, GuardVerdict, OwnTopics
-from enforcer.kafka.guard.refusals import RemovedEntry, RequestCut, add, name_of, take
+from enforcer.kafka.guard.protected import ALWAYS_READ, OwnTopics, unsupported
+from enforcer.kafka.guard.refusals import RemovedEntry, add, name_of, take
 from enforcer.kafka.guard.rules import (
     CLUSTER_AUTHORIZATION_FAILED,
     RULES,
@@ -24,7 +26,7 @@ from enforcer.kafka.guard.rules import (
     Rule,
     rules_of,
 )
-from enforcer.kafka.part import EVERYTHING, Concern, Link, Part
+from enforcer.kafka.part import EVERYTHING, Concern, Finish, Link, Part, Request
 from enforcer.wire.kafka.codec import ASKED_MAX, Reader, answer, request_layout, rewritten
 from enforcer.wire.kafka.frames import (
     API_VERSIONS,
@@ -53,15 +55,22 @@ _PRINCIPALS_MAX: Final = 1_000
 _LOG_AGAIN_MS: Final = 600_000
 
 
-class Guard(Concern):
-    """Looks at all that is read, for all connections; what passes unread, Requests looks at by itself.
+class GuardVerdict(NamedTuple):
+    """What becomes of a request that names what it must not.
 
-    Args:
-        protected: what is Weir's.
-        settings: who may change what.
-        metrics: counts what is refused.
-        now_ms: the steady clock.
+    Attributes:
+        frame: what is left of it, for the broker; None: nothing.
+        finish: puts the refused into the broker's answer.
+        answer: the answer if the broker is not asked; None: the client waits for none.
     """
+
+    frame: bytes | None
+    finish: Finish | None
+    answer: bytes | None
+
+
+class Guard(Concern):
+    """Looks at all that is read, for all connections; what passes unread, Requests looks at by itself."""
 
     keys = EVERYTHING
 
@@ -71,25 +80,22 @@ class Guard(Concern):
         self.protected = protected
         self._settings = settings
         self._metrics = metrics
-        self._now_ms = now_ms
         self._admins = frozenset(settings.admins)
-        # Principal -> when it was last spoken of in the log.
-        self._logged: dict[str, float] = {}
+        # Principals that the log has spoken of.
+        self._logged: TTLCache[str, None] = TTLCache(_PRINCIPALS_MAX, _LOG_AGAIN_MS, now_ms)
         # For alerts: a series that appears with 1 shows no increase.
         for counter, keys in ((metrics.refused_topics, FILTERED), (metrics.refused_changes, ALWAYS_READ)):
             for key in keys:
                 counter.labels(APIS[key].name)
 
     def part(self, link: Link) -> Part:
-        return GuardPart(link, self.protected, self.judge)
+        return GuardPart(link, self)
 
     def judge(self, frame: bytes, header: RequestHeader, user: str) -> GuardVerdict | None:
         """Look at a request that may name what it must not, is always looked at, or is of ApiVersions.
 
         Args:
             frame: the request, in a version of `apis.READABLE`.
-            header: its header.
-            user: the client's principal.
 
         Returns:
             None: nothing in it is refused.
@@ -117,21 +123,21 @@ class Guard(Concern):
         def code_of(rule: Rule, entry: Any) -> int:
             return code or self._code(key, user, rule, entry)
 
-        cut = take(body, rules_of(key, version), code_of)
-        if not cut.taken and not code:
+        taken, left = take(body, rules_of(key, version), code_of)
+        if not taken and not code:
             return None
         silent = key == PRODUCE and body["Acks"] == 0
-        goes_on = cut.left or any(item.rule.forwarded for item in cut.taken)
+        goes_on = left or any(item.rule.forwarded for item in taken)
         if silent or not goes_on:
-            self._count(key, user, cut)
+            self._count(key, user, taken)
         if not goes_on:
-            return GuardVerdict(None, None, None if silent else _answer(header, cut.taken))
+            return GuardVerdict(None, None, None if silent else _answer(header, taken))
 
         def finish(response: bytes) -> bytes:
             # Not before: a later part may hold it, and then it is judged again.
-            self._count(key, user, cut)
-            emptied = key == METADATA and version == 0 and not cut.left
-            return rewritten(key, version, response, partial(_add, cut.taken, emptied))
+            self._count(key, user, taken)
+            emptied = key == METADATA and version == 0 and not left
+            return rewritten(key, version, response, partial(_add, taken, emptied))
 
         return GuardVerdict(frame[: header.body_offset] + layout.write(body), finish, None)
 
@@ -192,25 +198,47 @@ class Guard(Concern):
         self._log(header.api_key, user)
         return GuardVerdict(None, None, answer(header, {"ErrorCode": code, "NodeId": -1, "Port": -1}))
 
-    def _count(self, key: int, user: str, cut: RequestCut) -> None:
-        changes = sum(item.code == CLUSTER_AUTHORIZATION_FAILED for item in cut.taken)
+    def _count(self, key: int, user: str, taken: list[RemovedEntry]) -> None:
+        changes = sum(item.code == CLUSTER_AUTHORIZATION_FAILED for item in taken)
         name = APIS[key].name
         if changes:
             self._metrics.refused_changes.labels(name).inc(changes)
-        if changes < len(cut.taken):
-            self._metrics.refused_topics.labels(name).inc(len(cut.taken) - changes)
+        if changes < len(taken):
+            self._metrics.refused_topics.labels(name).inc(len(taken) - changes)
         self._log(key, user)
 
     def _log(self, key: int, user: str) -> None:
         """Once a principal, and again after a while: whoever tries all day must not fill the log."""
-        now_ms = self._now_ms()
-        if now_ms - self._logged.get(user, -_LOG_AGAIN_MS) < _LOG_AGAIN_MS:
-            return
-        self._logged.pop(user, None)
-        if len(self._logged) >= _PRINCIPALS_MAX:
-            del self._logged[next(iter(self._logged))]
-        self._logged[user] = now_ms
-        logger.warning("%s of %r was refused, in part or whole: it is not theirs to do", APIS[key].name, user)
+        if user not in self._logged:
+            self._logged[user] = None
+            name = APIS[key].name
+            logger.warning("%s of %r was refused, in part or whole: it is not theirs to do", name, user)
+
+
+class GuardPart(Part):
+    """Has the requests of one connection judged that may name what they must not."""
+
+    def __init__(self, link: Link, guard: Guard) -> None:
+        self._link, self._guard = link, guard
+
+    def take(self, request: Request) -> bool:
+        header = request.header
+        if unsupported(header):
+            self._link.end("unsupported_version")
+            return False
+        if not self._guard.protected.must_be_judged(request.frame, header):
+            return True
+        judged = self._guard.judge(request.frame, header, request.user)
+        if judged is None:
+            return True
+        if judged.frame is None:
+            if judged.answer is not None:
+                self._link.answer(request, judged.answer)
+            return False
+        request.frame = judged.frame
+        if judged.finish is not None:
+            request.amend(judged.finish)
+        return True
 
 
 def api_versions_refusal(header: RequestHeader) -> bytes | None:

@@ -8,11 +8,10 @@ of it need be looked at.
 
 import re
 from collections.abc import Callable, Collection, Iterator
-from typing import Final, NamedTuple
+from typing import Final
 from weakref import ref
 
 from enforcer.kafka.guard.apis import ANY_VERSION, FILTERED, HIDDEN, READABLE, REFUSED
-from enforcer.kafka.part import Finish, Link, Part, Request
 from enforcer.wire.kafka.codec import asked
 from enforcer.wire.kafka.frames import (
     API_VERSIONS,
@@ -77,7 +76,6 @@ class OwnTopics:
     policies take turns is the name of a topic.
 
     Args:
-        topics: their names.
         active: whether anything is protected; if not, nothing is found.
     """
 
@@ -166,7 +164,6 @@ class OwnTopics:
             data: holds the request, or its beginning.
             offset: where its list of topics begins.
             stop: where it ends.
-            version: its version.
 
         Returns:
             None: it has not one topic, or the part that is here does not tell.
@@ -245,55 +242,6 @@ def _has_length(data: bytes | bytearray, name: int, stop: int, shortest: int) ->
 NOTHING: Final = OwnTopics(Topics(), active=False)
 
 
-class GuardVerdict(NamedTuple):
-    """What becomes of a request that names what it must not.
-
-    Attributes:
-        frame: what is left of it, for the broker; None: nothing.
-        finish: puts the refused into the broker's answer.
-        answer: the answer if the broker is not asked; None: the client waits for none.
-    """
-
-    frame: bytes | None
-    finish: Finish | None
-    answer: bytes | None
-
-
-Judge = Callable[[bytes, RequestHeader, str], GuardVerdict | None]
-
-
-class GuardPart(Part):
-    """Has the requests of one connection judged that may name what they must not.
-
-    Args:
-        link: the connection.
-        protected: what is Weir's.
-        judge: see guard.Guard.
-    """
-
-    def __init__(self, link: Link, protected: OwnTopics, judge: Judge) -> None:
-        self._link, self._protected, self._judge = link, protected, judge
-
-    def take(self, request: Request) -> bool:
-        header = request.header
-        if unsupported(header):
-            self._link.end("unsupported_version")
-            return False
-        if not self._protected.must_be_judged(request.frame, header):
-            return True
-        judged = self._judge(request.frame, header, request.user)
-        if judged is None:
-            return True
-        if judged.frame is None:
-            if judged.answer is not None:
-                self._link.answer(request, judged.answer)
-            return False
-        request.frame = judged.frame
-        if judged.finish is not None:
-            request.amend(judged.finish)
-        return True
-
-
 def unsupported(header: RequestHeader) -> bool:
     """Whether the proxy must close the connection, as a broker does on a version that it does not know.
 
@@ -309,12 +257,7 @@ def unsupported(header: RequestHeader) -> bool:
 
 
 class LastRequest:
-    """The last request that passed.
-
-    Args:
-        protected: what a request that passes must not name.
-        in_force: see `InForce`.
-    """
+    """The last request that passed."""
 
     __slots__ = ("_ids", "_in_force", "_protected", "_rules", "key", "looked_at", "stop", "version")
 
@@ -350,8 +293,6 @@ class LastRequest:
         Args:
             data: begins with its length.
             size: of all of it, with its length.
-            key: its API.
-            version: its version.
             name_bytes: the length of its client id, -1 if absent.
         """
         self.key = -1

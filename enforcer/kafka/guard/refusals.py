@@ -38,20 +38,11 @@ class RemovedEntry(NamedTuple):
     code: int
 
 
-class RequestCut(NamedTuple):
-    """What became of a request's lists.
-
-    Attributes:
-        taken: what was taken out.
-        left: how many entries are left, inner lists not counted but for themselves.
-    """
-
-    taken: list[RemovedEntry]
-    left: int
-
-
-def take(body: Fields, rules: Iterable[Rule], code_of: CodeOf) -> RequestCut:
+def take(body: Fields, rules: Iterable[Rule], code_of: CodeOf) -> tuple[list[RemovedEntry], int]:
     """Take what is refused out of the lists of a request's body.
+
+    Returns:
+        What was taken out, and how many entries are left, inner lists not counted but for themselves.
 
     Raises:
         BadFrame: there is too much of it to be answered.
@@ -75,7 +66,7 @@ def take(body: Fields, rules: Iterable[Rule], code_of: CodeOf) -> RequestCut:
                 holder[field] = kept
     if sum(len(_numbers(item)) for item in taken if item.rule.parts) > ASKED_MAX:
         raise BadFrame(Reason.TOO_MANY_ITEMS)
-    return RequestCut(taken, left)
+    return taken, left
 
 
 def add(answer: Fields, taken: Sequence[RemovedEntry]) -> None:

@@ -27,14 +27,7 @@ Identify = Callable[[Link, str], bool]
 
 
 class LoginConcern(Concern):
-    """Reads every login.
-
-    Args:
-        settings: how names are found, and how failed logins are slowed down.
-        metrics: counts logins that are refused.
-        now_ms: the steady clock.
-        identify: bounds the connections of a user.
-    """
+    """Reads every login."""
 
     keys = SASL_KEYS
 
@@ -57,13 +50,7 @@ class LoginConcern(Concern):
 
 
 class LoginPart(Part):
-    """The logins of one connection; sets `Link.user`.
-
-    Args:
-        link: the connection.
-        observer: follows its exchange.
-        concern: what all connections share.
-    """
+    """The logins of one connection; sets `Link.user`."""
 
     def __init__(self, link: Link, observer: SaslObserver, concern: LoginConcern) -> None:
         self._link = link
@@ -179,7 +166,6 @@ class FailedLogins:
 
     Args:
         per_minute: failures that are free; 0: all.
-        now_ms: the steady clock.
     """
 
     def __init__(self, per_minute: int, now_ms: Callable[[], float]) -> None:

@@ -66,9 +66,6 @@ class RecentTopics:
 
     Attributes:
         default_partitions: the cluster's num.partitions, as far as it is known.
-
-    Args:
-        steady_ms: tells the time.
     """
 
     def __init__(self, steady_ms: Callable[[], float]) -> None:
@@ -97,8 +94,6 @@ class GatedLink:
     """The connection as a request for mutations sees it.
 
     Args:
-        link: the connection.
-        request: the gated request.
         finished: called before the client is answered.
     """
 
@@ -158,14 +153,7 @@ class Mutation:
         admission: the machine; start it, and tell it if the client is gone.
 
     Args:
-        link: the connection.
-        coordinator: decides.
-        recent: knows partition counts better than the broker.
-        request: the request.
         header: of what came; that may be another API's request, which asks for this in passing.
-        user: Kafka principal.
-        quota: in force for them, None if none is.
-        verdict: what to do with it.
     """
 
     too_large = (

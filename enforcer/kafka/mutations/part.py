@@ -1,7 +1,7 @@
 """Requests for partition mutations of one connection, and those that would create topics in passing."""
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
 from typing import Final
@@ -56,10 +56,6 @@ class Mutations(Concern):
         coordinator: decides.
         recent: knows partition counts better than the brokers.
         streams_groups: what was said of large ones a moment ago.
-
-    Args:
-        coordinator: see there.
-        recent: see there.
     """
 
     keys = MUTATION_KEYS | {METADATA, STREAMS_HEARTBEAT}
@@ -87,28 +83,18 @@ class Mutations(Concern):
             return False
         return self.coordinator.enforces(user, client_id)
 
-    def keep_from(
-        self, frame: bytes, header: RequestHeader, user: str
-    ) -> tuple[bytes, Callable[[bytes], bytes] | None]:
-        """A Metadata request that creates nothing.
-
-        Args:
-            frame: the request.
-            header: its header.
-            user: Kafka principal.
-
-        Returns:
-            The request, in version _FLAG_FROM if it was older; what makes its answer one of the version
-            that was asked for. None: it is what it was.
+    def keep_from_creating(self, request: Request) -> None:
+        """Have a Metadata request create nothing: if it is older than _FLAG_FROM, it goes on as that one.
 
         Raises:
             BadFrame: it cannot be read.
         """
+        header, user = request.header, request.user
         version = header.api_version
-        named = _TOPICS(frame, header) > 0
-        frame, changed = forbid_auto_creation(frame, header)
+        named = _TOPICS(request.frame, header) > 0
+        request.frame, changed = forbid_auto_creation(request.frame, header)
         if not changed or (version >= _FLAG_FROM and not named):
-            return frame, None
+            return
         sent_version = max(version, _FLAG_FROM)
 
         def answer(response: bytes) -> bytes:
@@ -116,7 +102,8 @@ class Mutations(Concern):
                 self._note(unknown_topics(response, sent_version), user, header.client_id or "")
             return response if version == sent_version else metadata_answer_as(response, version)
 
-        return frame, answer
+        request.header = header._replace(api_version=sent_version)
+        request.amend(answer)
 
     def part(self, link: Link) -> Part:
         return MutationsPart(link, self)
@@ -136,12 +123,7 @@ class Mutations(Concern):
 
 
 class MutationsPart(Part):
-    """The mutations of one connection.
-
-    Args:
-        link: the connection.
-        concern: what all connections share.
-    """
+    """The mutations of one connection."""
 
     def __init__(self, link: Link, concern: Mutations) -> None:
         self._link = link
@@ -180,7 +162,7 @@ class MutationsPart(Part):
         header = request.header
         if header.api_key == METADATA:
             if self._concern.forbids_creation(request.user, header.client_id or ""):
-                self._keep_from_creating(request)
+                self._concern.keep_from_creating(request)
             return True
         if header.api_key == STREAMS_HEARTBEAT:
             return self._take_heartbeat(request)
@@ -229,13 +211,6 @@ class MutationsPart(Part):
             self._ungated.pop(slot, None)
         if self._heartbeat is not None and self._heartbeat.slot is slot:
             self._heartbeat = None
-
-    def _keep_from_creating(self, request: Request) -> None:
-        header = request.header
-        request.frame, finish = self._concern.keep_from(request.frame, header, request.user)
-        if finish is not None:
-            request.header = header._replace(api_version=max(header.api_version, _FLAG_FROM))
-            request.amend(finish)
 
     def _handle(self, request: Request, asked: MutationRequest) -> None:
         user, client_id = request.user, request.header.client_id or ""

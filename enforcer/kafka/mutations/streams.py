@@ -90,8 +90,6 @@ class StreamsHeartbeat(GatedLink):
     """One heartbeat under a quota, and the connection as the creation of its topics sees it.
 
     Args:
-        link: the connection.
-        request: the heartbeat.
         settings: bound the topics of a topology.
         finished: called before the client is answered.
         create: has topics created: told the request, and this link.
@@ -99,7 +97,6 @@ class StreamsHeartbeat(GatedLink):
         watch: those whose topics are still to appear; told by `over` that they will not be seen.
         remembered: what was said of large groups a moment ago.
         enforced: whether its quota is acted on now; if not, it goes on whatever is missing.
-        now_ms: steady clock.
     """
 
     def __init__(

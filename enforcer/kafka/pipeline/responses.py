@@ -45,14 +45,7 @@ Rewrite = Callable[[int, int, bytes], bytes]
 
 
 class Responses(Unread):
-    """The answers of one connection.
-
-    Args:
-        max_frame_bytes: longest response accepted.
-        rewrite: makes answers fit to be shown.
-        traffic: counts what leaves.
-        repeats: answers that were changed before.
-    """
+    """The answers of one connection."""
 
     __slots__ = (
         "_max_frame_bytes", "_out", "_repeats", "_rewrite", "_traffic", "_walk",

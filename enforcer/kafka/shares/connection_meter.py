@@ -64,12 +64,7 @@ class ConnectionMeter:
 
     Attributes:
         naming: the names of its topics, and whether it was let in: before that nothing is charged.
-
-    Args:
-        frames: says whom to charge, for all connections.
-        metrics: counts throttled answers.
-        pause: holds the connection back.
-        look_up: asks the broker for the names of topic ids, on this connection, before anything sent later.
+        line_up: its place among those that wait for accounts.
     """
 
     def __init__(self, frames: FrameMeter, metrics: Metrics, pause: Pause, look_up: LookUp) -> None:
@@ -78,7 +73,7 @@ class ConnectionMeter:
         self._meter = frames.meter
         self._steady_ms = frames.meter.clock.steady_ms
         self._metrics = metrics
-        self._line_up = LineUp(frames.meter.lines, pause, bounds.MUTE_SPLIT_MS, FETCH_SLICE_MS)
+        self.line_up = LineUp(frames.meter.lines, pause, bounds.MUTE_SPLIT_MS, FETCH_SLICE_MS)
         self._session: list[bytes] = []
         self._fetched, self._begun = ShareSession(), frames.meter.begun
         self._session_ids = False
@@ -106,7 +101,7 @@ class ConnectionMeter:
         if bill.unknown and self.naming.must_wait(bill.unknown):
             return None
         now_ms = self._steady_ms()
-        if not self._line_up.admits(bill.owed, now_ms):
+        if not self.line_up.admits(bill.owed, now_ms):
             return None
         # What a look-up did not help is not metered: the broker does not know it, or not for this user.
         self._meter.unmetered += len(bill.unknown)
@@ -120,7 +115,7 @@ class ConnectionMeter:
             return None
         bill = self._frames.plain(brings, version, size, user, client_id)
         now_ms = self._steady_ms()
-        if bill is None or not self._line_up.passes(bill.owed, now_ms):
+        if bill is None or not self.line_up.passes(bill.owed, now_ms):
             return None
         return self._charged(bill, [brings] if self._meter.grouped else [], now_ms)
 
@@ -174,7 +169,7 @@ class ConnectionMeter:
             # Else topics do not matter, and the first group begins anew.
             frame = self._note_session(frame, header, asked, ids)
         accounts = self._frames.fetching(self._session_accounts(), user, header.client_id or "")
-        if not self._line_up.admits_fetch(accounts, self._steady_ms()):
+        if not self.line_up.admits_fetch(accounts, self._steady_ms()):
             return None
         limit = self._frames.fetch_limit(asked, accounts)
         return (frame, 0) if limit is None else (with_limit(frame, asked, limit), limit)
@@ -188,9 +183,6 @@ class ConnectionMeter:
         quota: many may be on their way when the first puts them into debt. It is charged nothing.
 
         Args:
-            response: the broker's.
-            header: of its request.
-            user: Kafka principal.
             limit: what `fetch` said that it may bring.
             asking: `asking` as it was then.
 
@@ -215,7 +207,7 @@ class ConnectionMeter:
             asking.session.learn(use.topic for use in passed)
         bill = self._frames.fetched(response, passed, header, user)
         now_ms = self._steady_ms()
-        debt = self._line_up.fetched(bill.owed, now_ms)
+        debt = self.line_up.fetched(bill.owed, now_ms)
         self._unnamed = self.naming.lacking(bill.unknown)
         if self._unnamed:
             # Of too many, or of a session that began unread: they are looked up before the next request,
@@ -242,14 +234,6 @@ class ConnectionMeter:
         self.naming.proven = True
         if version >= METADATA_IDS_FROM and len(response) <= LEARN_MAX_BYTES:
             self._frames.learn(response, version)
-
-    def step_aside(self) -> None:
-        """Its next request cannot go on for now, whoever owes (LineUp.step_aside)."""
-        self._line_up.step_aside()
-
-    def close(self) -> None:
-        """The connection is gone."""
-        self._line_up.close()
 
     def _told_ms(self, wait: Wait, queued_ms: float = 0.0) -> int:
         by = "user" if wait.account.name.startswith(QUOTA_GROUP_PREFIX) else "group"

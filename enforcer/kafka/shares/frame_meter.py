@@ -54,9 +54,6 @@ class FrameMeter:
         meter: all accounts.
         names: topic id -> name; the one used longest ago leaves, and is looked up again when needed.
         sessions: of share groups, as far as connections know them.
-
-    Args:
-        meter: all accounts.
     """
 
     def __init__(self, meter: Meter) -> None:
@@ -90,9 +87,6 @@ class FrameMeter:
         """Whom to charge for a Produce request.
 
         Args:
-            frame: the request.
-            header: its header.
-            user: Kafka principal.
             parts: gets what each partition gets, where groups are charged.
 
         Raises:
@@ -108,11 +102,7 @@ class FrameMeter:
         """The same of a plain Produce request; None: it is to be read, since somebody is not known yet.
 
         Args:
-            brings: what it brings.
-            version: of the request.
             size: of all of it.
-            user: Kafka principal.
-            client_id: as it came.
         """
         meter, topic, owed = self.meter, brings.topic, list[BillItem]()
         generation = meter.generation
@@ -135,10 +125,7 @@ class FrameMeter:
         """Whom to charge for a Fetch or ShareFetch response.
 
         Args:
-            response: the broker's.
             passed: what it brings, where groups are charged.
-            header: of its request.
-            user: Kafka principal.
         """
         users = self._users(user, header, DISPATCH, len(response))
         if not self.meter.grouped:
@@ -161,10 +148,6 @@ class FrameMeter:
         A consumer that catches up would else get megabytes at once and then wait for minutes. Where its
         topics belong to several groups, the smallest counts, as the wait for the debt would. What is metered
         is read whole, so it is never more than FETCH_LIMIT_MAX; a broker adds the first batch all the same.
-
-        Args:
-            asked: the request.
-            accounts: those that it is charged to.
         """
         if asked.limit_offset is None:
             return None

@@ -22,16 +22,11 @@ from enforcer.wire.kafka.traffic import produce_acks
 from streaming.contract.events import ANONYMOUS
 
 _KEYS: Final = frozenset({PRODUCE, FETCH, SHARE_FETCH, METADATA})
-_UNREAD: Final = Charged(None, b"")
+_UNREAD: Final = None, b""
 
 
 class SharesLimit(Limit):
-    """Resource groups and byte rates.
-
-    Args:
-        frames: says whom to charge.
-        metrics: counts throttled answers.
-    """
+    """Resource groups and byte rates."""
 
     keys = _KEYS
 
@@ -48,13 +43,7 @@ class SharesLimit(Limit):
 
 
 class SharesPart(Part):
-    """The metering side of a connection.
-
-    Args:
-        link: the connection.
-        frames: says whom to charge.
-        metrics: counts throttled answers.
-    """
+    """The metering side of a connection."""
 
     def __init__(self, link: Link, frames: FrameMeter, metrics: Metrics) -> None:
         self._link = link
@@ -86,7 +75,7 @@ class SharesPart(Part):
         if not (admitted.parts or admitted.told_ms):
             return _UNREAD
         unless = b"" if admitted.told_ms else accepted_head(version, brings.topic, brings.number)
-        return Charged(partial(self._produced, admitted), unless)
+        return partial(self._produced, admitted), unless
 
     def look_behind(self, requests: Behind, *, over: bool) -> None:
         if self._shared is not None:
@@ -96,14 +85,14 @@ class SharesPart(Part):
         self._deaf = True
 
     def step_aside(self) -> None:
-        self._connection_meter.step_aside()
+        self._connection_meter.line_up.step_aside()
         if self._shared is not None:
-            self._shared.step_aside()
+            self._shared.line_up.step_aside()
 
     def close(self) -> None:
-        self._connection_meter.close()
+        self._connection_meter.line_up.close()
         if self._shared is not None:
-            self._shared.close()
+            self._shared.line_up.close()
 
     def _described(self, slot: Slot, response: bytes) -> bytes:
         # An older version than 4 may have been sent as 4; topics have ids from 10 on.

@@ -17,13 +17,7 @@ from enforcer.kafka.share_sessions import RECORDS_MAX, Asking, ShareSessions, ma
 from enforcer.kafka.shares.connection_meter import ConnectionMeter
 from enforcer.kafka.shares.frame_meter import FrameMeter
 from enforcer.wire.kafka.frames import Frame, RequestHeader
-from enforcer.wire.kafka.traffic import (
-    TopicUse,
-    share_error,
-    shared,
-    sharing,
-    with_share,
-)
+from enforcer.wire.kafka.traffic import TopicUse, share_error, shared, sharing, with_share
 
 HOLD_MS: Final = 1_000.0
 """A request is kept no longer, whatever it would wait at the broker."""
@@ -33,8 +27,7 @@ class ShareMeter(ConnectionMeter):
     """A share session as the meter sees it; arguments as of ConnectionMeter."""
 
     def __init__(self, frames: FrameMeter, metrics: Metrics, pause: Pause, look_up: LookUp) -> None:
-        self._short = _ShortPause(pause)
-        super().__init__(frames, metrics, self._short, look_up)
+        super().__init__(frames, metrics, pause, look_up)
         self._sessions = ShareSessions(frames.sessions)
         # Who owes for what has come.
         self._owing: set[Account] = set()
@@ -47,7 +40,7 @@ class ShareMeter(ConnectionMeter):
         """These wait, the one that is kept in front: it gives way to what may acknowledge."""
         if self._held_since_ms != inf and not self._behind and may_acknowledge(requests):
             self._behind = True
-            self._short.wake()
+            self.line_up.wake()
 
     def ask(self, frame: bytes, header: RequestHeader, user: str, address: tuple[str, int]) -> bytes | None:
         """A ShareFetch request as it is forwarded: where somebody owes, it is kept or asks for nothing.
@@ -86,16 +79,13 @@ class ShareMeter(ConnectionMeter):
             accounts = accounts | {account for account in self._owing if self._meter.has(account)}
         if may_wait:
             self._unnamed.clear()
-            self._short.most_ms = left_ms
-            goes = self._line_up.admits_fetch(accounts, now_ms, whole=True)
-            self._short.most_ms = inf
-            if not goes:
+            if not self.line_up.admits_fetch(accounts, now_ms, most_ms=left_ms):
                 self._held_since_ms = min(self._held_since_ms, now_ms)
                 return None
         else:
             lacks = self.naming.lacking(unknown)
-            goes = self.naming.proven and not lacks and not self._line_up.must_wait(accounts, now_ms)
-            self._line_up.step_aside()
+            goes = self.naming.proven and not lacks and not self.line_up.must_wait(accounts, now_ms)
+            self.line_up.step_aside()
             if not goes:
                 return self._go(with_share(frame, asked, records=0, size=PART_BYTES_MIN))
         # Whose accounts they would be is not known of one that began elsewhere and has brought nothing yet.
@@ -119,7 +109,7 @@ class ShareMeter(ConnectionMeter):
             passed = [TopicUse(*use[:3]) for use in shared(response, header.api_version)]
         bill = self._frames.fetched(response, passed, header, user)
         now_ms = self._steady_ms()
-        self._line_up.fetched(bill.owed, now_ms)
+        self.line_up.fetched(bill.owed, now_ms)
         # It may have begun before anything was metered: then what comes tells its topics.
         asking.session.learn(use.topic for use in passed)
         self._unnamed = bill.unknown
@@ -134,26 +124,3 @@ class ShareMeter(ConnectionMeter):
         self._held_since_ms = inf
         self._behind = False
         return frame
-
-
-class _ShortPause:
-    """A pause that ends after a moment.
-
-    Attributes:
-        most_ms: the longest that it lasts.
-
-    Args:
-        pause: holds the connection back.
-    """
-
-    def __init__(self, pause: Pause) -> None:
-        self.most_ms = inf
-        self._pause = pause
-
-    def pause(self, wait_ms: float) -> None:
-        """See Pause."""
-        self._pause.pause(min(wait_ms, self.most_ms))
-
-    def wake(self) -> None:
-        """See Pause."""
-        self._pause.wake()

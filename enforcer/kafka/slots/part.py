@@ -8,7 +8,7 @@ from typing import Final, Protocol
 
 from enforcer.core.lines import Pause
 from enforcer.core.settings import ProxySettings
-from enforcer.kafka.backlog.produce import PartitionRefusal, answer, asked_in
+from enforcer.kafka.backlog.produce import answer, asked_in
 from enforcer.kafka.part import NO_KEYS, Behind, Concern, Link, Part, Request, Slot
 from enforcer.kafka.slots.counted_answers import ADMIN_CLASS, CountedAnswers, class_of, prompt_fetches
 from enforcer.laws.concurrency.limiter import Limiter
@@ -18,7 +18,6 @@ from enforcer.wire.kafka.mutations import (
     REQUEST_TIMED_OUT,
     STRICT_FROM,
     MutationApi,
-    MutationRequest,
     TooManyItems,
     decode_request,
     refuse_all,
@@ -32,17 +31,13 @@ _FAILED_MAX: Final = 100
 """So many fail at once; then others have their turn, and it is looked how many answers wait."""
 _HEAD: Final = struct.Struct(">4xhh")
 _NS_PER_MS: Final = 1_000_000
-_NO_SLOT: Final = PartitionRefusal(
-    REQUEST_TIMED_OUT, "No slot under the concurrency limit of this broker; try again."
-)
+_NO_SLOT: Final = REQUEST_TIMED_OUT, "No slot under the concurrency limit of this broker; try again."
 
 
 class Flow:
     """Decides whether the request at the head of a connection may be sent.
 
     Args:
-        limiter: of the broker.
-        pause: holds the connection back.
         sent: what the broker has to answer already.
         settings: how long a request may wait, and what those are told that do not.
         coming: tells which request was sent in part.
@@ -67,12 +62,6 @@ class Flow:
         self.waits = False
         """Whether what the request at the head was last told to wait for is a slot."""
 
-    @property
-    def refuses_mutations(self) -> bool:
-        """Whether a request for mutations is answered with error 89 instead of being looked at."""
-        limiter = self.limiter
-        return not limiter.spare and ADMIN_CLASS not in limiter.exempt
-
     def wake(self) -> None:
         """A slot may be free (lines.Waiter)."""
         self._pause.wake()
@@ -81,10 +70,6 @@ class Flow:
         """Whether the request at the head may be sent; if not, the connection is paused and in line.
 
         One that has waited too long, or finds the line full, fails, and the next one is looked at.
-
-        Args:
-            requests: of the connection.
-            link: the connection.
 
         Raises:
             BadFrame: one that must fail cannot be read, or is longer than may be kept.
@@ -111,12 +96,6 @@ class Flow:
                 return False
         self._pause.pause(0.0)
         return False
-
-    def refuse_mutations(self, request: MutationRequest) -> bytes:
-        """The answer to a request for mutations that finds no slot: it is neither judged nor charged."""
-        self.limiter.refuse()
-        message = "The broker has as many requests in flight as its concurrency limit allows; try again."
-        return refuse_all(request, INFLIGHT_THROTTLE_MS, message)
 
     def look_over(self, piece: bytes | bytearray | memoryview) -> None:
         """These requests, with their lengths, are about to be sent: note what `due` cannot see."""
@@ -191,10 +170,7 @@ class SlotsPart(Part):
         flow: before the limiter of its broker; None: nowhere, as of most connections.
 
     Args:
-        link: the connection.
         sent: its answers; `due` of these is counted.
-        settings: see Flow.
-        coming: see Flow.
     """
 
     def __init__(
@@ -207,16 +183,18 @@ class SlotsPart(Part):
         self._settings = settings
 
     def take(self, request: Request) -> bool:
-        """Refuse mutations that find no slot: those are neither judged nor charged."""
-        flow = self.flow
-        if flow is None or not flow.refuses_mutations:
+        """Refuse mutations that find no slot, by error 89: those are neither judged nor charged."""
+        limiter = None if self.flow is None else self.flow.limiter
+        if limiter is None or limiter.spare or ADMIN_CLASS in limiter.exempt:
             return True
         try:
             asked = decode_request(request.frame, request.header, self._settings.max_items)
         except TooManyItems:
             return True
         if asked.strict:
-            self._link.answer(request, flow.refuse_mutations(asked))
+            limiter.refuse()
+            message = "The broker has as many requests in flight as its concurrency limit allows; try again."
+            self._link.answer(request, refuse_all(asked, INFLIGHT_THROTTLE_MS, message))
         return not asked.strict
 
     def count_by(self, limiter: Limiter | None) -> None:

@@ -1,11 +1,10 @@
 """What stands in the way of a topic's producers: which quota of its backlog, and what is done about it."""
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
 from streaming.policy.policy_set import UNLIMITED, PolicySet
-from streaming.policy.topics import BacklogKind, BacklogQuota, backlog_quota
+from streaming.policy.topics import BacklogKind, backlog_quota
 
 HOLD: Final = "producer_request_hold"
 EXCEPTION: Final = "producer_exception"
@@ -63,7 +62,6 @@ def block_of(
     """What some policies make of a topic's backlog.
 
     Args:
-        policies: those in force.
         topic: full name.
         size: of its backlog, bytes.
         age: of the oldest message, seconds; -1: not known, or no backlog.
@@ -77,7 +75,11 @@ def block_of(
     """
     found: Block | None = None
     near = False
-    for kind, quota in _producers_quotas(policies, topic):
+    for kind in BacklogKind:
+        quota = backlog_quota(policies, topic, kind)
+        if not quota.actions or quota.policy not in (HOLD, EXCEPTION) or quota.limit == UNLIMITED:
+            # It is not carried out by blocking producers.
+            continue
         used = size if kind is BacklogKind.SIZE else age
         near = near or used > quota.limit * _NEAR
         # As the law has it: an age limit of 0 is none.
@@ -101,11 +103,3 @@ def acts(policies: PolicySet) -> bool:
         for entry in policies.entries.values()
         for quota in entry.get("backlogQuotaMap", {}).values()
     )
-
-
-def _producers_quotas(policies: PolicySet, topic: str) -> Iterator[tuple[BacklogKind, BacklogQuota]]:
-    """The quotas of a topic that are carried out by blocking its producers."""
-    for kind in BacklogKind:
-        quota = backlog_quota(policies, topic, kind)
-        if quota.actions and quota.policy in (HOLD, EXCEPTION) and quota.limit != UNLIMITED:
-            yield kind, quota

@@ -13,7 +13,6 @@ from functools import partial
 from typing import Final, NamedTuple
 
 from cachetools import LRUCache
-from prometheus_client import Counter
 
 from enforcer.core.law import Context, DecisionReader, EnforcerLaw
 from enforcer.core.settings import BacklogStale
@@ -83,57 +82,6 @@ class BlockMetrics(MetricTable):
     actions = counter("Steps of blocks logged", "step result", "begun ended", "written failed dropped")
 
 
-class ActionLog:
-    """What one enforcer logs of its blocks on `weir.decisions`: begun, once one met a request, and ended.
-
-    Never waited for: what cannot be written is counted.
-
-    Args:
-        context: see there.
-        counts: by step and result.
-    """
-
-    def __init__(self, context: Context, counts: Counter) -> None:
-        self._context = context
-        # A block of another process of the same name is another one.
-        self._actor = f"{context.proxy_id}-{context.clock.wall_ms()}"
-        self._counts = counts
-        # Topic -> its block that has begun; no more than there are blocks.
-        self._begun: dict[str, Block] = {}
-
-    def begin(self, block: Block) -> None:
-        """A request met a block."""
-        if block.topic not in self._begun:
-            self._begun[block.topic] = block
-            self._write(block, BEGUN, "")
-
-    def end(self, block: Block, why: str) -> None:
-        """A block has ended; one that met no request is not spoken of."""
-        begun = self._begun.pop(block.topic, None)
-        if begun is not None:
-            self._write(begun, ENDED, why)
-
-    def _write(self, block: Block, step: str, why: str) -> None:
-        action = BacklogAction(
-            id=f"{block.decision}/{block.quota_type}/{self._actor}",
-            ts=self._context.brokers_ms(),
-            topic=block.topic,
-            quota_type=block.quota_type,
-            policy=block.policy,
-            limit=block.limit,
-            actor=self._actor,
-            step=step,
-            how="hold" if block.holds else "refuse",
-            reason=why,
-        )
-        if not self._context.send_action(action.fields(), block.topic, acked=partial(self._acked, step)):
-            self._counts.labels(step, "dropped").inc()
-
-    def _acked(self, step: str, record_ms: int | None) -> None:
-        """In a thread."""
-        self._counts.labels(step, "failed" if record_ms is None else "written").inc()
-
-
 class Blocks(EnforcerLaw):
     """The blocks of one enforcer, for one event loop.
 
@@ -141,9 +89,6 @@ class Blocks(EnforcerLaw):
         active: some topic is blocked; while none is nothing else here need be asked.
         generation: goes up with each block that begins, ends or changes its policy.
         metrics: what is told of them; whoever blocks counts there too.
-
-    Args:
-        context: see there.
     """
 
     # The plan of one topic may name thousands of subscriptions, and no enforcer needs it.
@@ -160,7 +105,11 @@ class Blocks(EnforcerLaw):
         self._brokers_ms = context.brokers_ms
         self._policies = context.policies
         self._used = context.policies.at(context.brokers_ms())
-        self._log = ActionLog(context, self.metrics.actions)
+        self._send_action = context.send_action
+        # A block of another process of the same name is another one.
+        self._actor = f"{context.proxy_id}-{context.clock.wall_ms()}"
+        # Topic -> its block that has met a request; no more than there are blocks.
+        self._begun: dict[str, Block] = {}
         self._blocks: dict[str, Block] = {}
         # Beyond a quota and not; together they are bounded. The oldest stands first.
         self._beyond: dict[str, Statement] = {}
@@ -179,7 +128,9 @@ class Blocks(EnforcerLaw):
 
     def began(self, block: Block) -> None:
         """A request was held or refused for a block; the first one is logged."""
-        self._log.begin(block)
+        if block.topic not in self._begun:
+            self._begun[block.topic] = block
+            self._write(block, BEGUN, "")
 
     @property
     def standing_ms(self) -> int:
@@ -270,11 +221,34 @@ class Blocks(EnforcerLaw):
         if before is not None:
             self._lifted = True
             self.metrics.blocks.labels(*before.kind).dec()
-            self._log.end(before, why if block is None else OTHER)
+            # One that met no request is not spoken of.
+            if (begun := self._begun.pop(topic, None)) is not None:
+                self._write(begun, ENDED, why if block is None else OTHER)
             del self._blocks[topic]
         if block is not None:
             self.metrics.blocks.labels(*block.kind).inc()
             self._blocks[topic] = block
+
+    def _write(self, block: Block, step: str, why: str) -> None:
+        """Log a step of a block on `weir.decisions`; never waited for: what cannot be written is counted."""
+        action = BacklogAction(
+            id=f"{block.decision}/{block.quota_type}/{self._actor}",
+            ts=self._brokers_ms(),
+            topic=block.topic,
+            quota_type=block.quota_type,
+            policy=block.policy,
+            limit=block.limit,
+            actor=self._actor,
+            step=step,
+            how="hold" if block.holds else "refuse",
+            reason=why,
+        )
+        if not self._send_action(action.fields(), block.topic, acked=partial(self._acked, step)):
+            self.metrics.actions.labels(step, "dropped").inc()
+
+    def _acked(self, step: str, record_ms: int | None) -> None:
+        """In a thread."""
+        self.metrics.actions.labels(step, "failed" if record_ms is None else "written").inc()
 
     def _settle(self) -> None:
         self.active = bool(self._blocks)

@@ -47,7 +47,6 @@ class LimitInForce:
         """The policies have changed: under other settings the limit begins anew, as it does in the job.
 
         Args:
-            entry: see there.
             since_ts: when they did, ms since the epoch: what was decided before is of no use any more.
         """
         settings = LimitSettings.of(entry)
@@ -90,9 +89,7 @@ class LimitInForce:
         """Our own samples, as they go to the job.
 
         Args:
-            samples: in order.
             fraction: our part of the limit.
-            now_ms: now.
         """
         samples = list(samples)
         if samples and self._unheard_since_ms is None:

@@ -146,10 +146,6 @@ class Limiter:
         samples: round trips, kept until they are sent.
 
     Args:
-        partition: its name.
-        limit: see there.
-        samples: see there.
-        now_ns: the steady clock.
         queue_max: waiters at a time.
         deadline_ns: after so long a slot is given back, and its request counts as dropped.
     """
@@ -204,12 +200,7 @@ class Limiter:
         return ticket
 
     def restart(self, ticket: Ticket, sampled: bool) -> None:
-        """Only now it was sent whole, and its round trip begins; a slot that it lost is taken again.
-
-        Args:
-            ticket: of a request that was sent in part.
-            sampled: see begin.
-        """
+        """Only now it was sent whole, and its round trip begins; a slot that it lost is taken again."""
         now_ns = self._now_ns()
         if ticket in self._open:
             del self._open[ticket]

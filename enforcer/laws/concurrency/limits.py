@@ -13,12 +13,7 @@ from enforcer.core.law import Accounts, Context, DecisionReader, EnforcerLaw
 from enforcer.core.membership import Membership
 from enforcer.laws.concurrency.in_force import of_all
 from enforcer.laws.concurrency.limiter import Limiter
-from enforcer.laws.concurrency.partitions import (
-    SAMPLE_LINGER_MS,
-    ConcurrencyMetrics,
-    Partition,
-    Partitions,
-)
+from enforcer.laws.concurrency.partitions import SAMPLE_LINGER_MS, ConcurrencyMetrics, Partition, Partitions
 from streaming.columns.packed import pack
 from streaming.contract.broker_events import Sample
 from streaming.contract.decisions import LimitDecision, limit_of
@@ -49,10 +44,6 @@ class InflightShares:
 
     The limit is a whole of 1,000,000 parts, of which the share law gives each enforcer some, whatever the
     limit is at the moment. What an enforcer used of them is the greatest number in flight of a round.
-
-    Args:
-        accounts: of the groups.
-        membership: tells how many enforcers are alive.
     """
 
     def __init__(self, accounts: Accounts, membership: Membership) -> None:
@@ -89,7 +80,6 @@ class SamplesOut:
     """Writes samples to the job: `latency` events of several each.
 
     Args:
-        context: see there.
         now_ns: the steady clock of the samples.
         pack_min: partitions from which on they go as one packed record.
     """

@@ -71,10 +71,8 @@ class Partitions:
         known: partition -> what is known of it.
 
     Args:
-        clock: tells the time.
         now_ns: the steady clock that round trips are measured by.
         fraction_of: tells our part of a limit, above 0 and at most 1; see InflightShares.
-        tell: takes samples.
     """
 
     def __init__(
@@ -219,10 +217,6 @@ class ConcurrencyMetrics(MetricTable):
     """What is told of partitions (docs/metrics.md, "Concurrency"), by Zeebe's names, and what Zeebe lacks.
 
     It reads the limiters when it is asked; nothing is kept for the scrape.
-
-    Args:
-        registry: shows them.
-        partitions: holds them.
     """
 
     prefix = "weir_concurrency_"

@@ -68,12 +68,6 @@ class Counter:
         walk: number of the proxies' count and the policies by which the tail was walked.
         folded: number of the newest own delivery that was summed up into the statement; -1: none.
         folded_ts: its time, ms.
-
-    Args:
-        names: whose they are.
-        at: now, ms.
-        walk: see there.
-        proxies: alive.
     """
 
     __slots__ = (
@@ -195,9 +189,7 @@ class Counter:
         """Walk the tail anew, which is due when it is stale or was walked by an older number.
 
         Args:
-            walk: see there.
             newest: applied time of the broker's newest decision, ms: the tail comes after it.
-            timeline: the policies.
             proxies: alive; one that is alone has all.
         """
         at = self.at

@@ -98,7 +98,6 @@ class CounterTable:
     """Counters of all upstream brokers.
 
     Args:
-        timeline: the policies.
         counters_max: bound on counters; the one that was unused longest and is at 0 leaves. While none is,
             further ones are not kept: what they would limit is not limited, and counted.
         tail_max: bound on the own deliveries of each broker whose decision was not read; the oldest are
@@ -135,8 +134,6 @@ class CounterTable:
         """What may be delivered in a moment; see `Left`.
 
         Args:
-            moment: of the broker that delivers.
-            topic, subscription: what, and to whom.
             others: tells what others take of what a counter leaves; None: that is no matter.
         """
         presents = self._presents(moment, (topic, subscription))
@@ -189,7 +186,6 @@ class CounterTable:
         order. So these were read before it, or the job never heard of them.
 
         Args:
-            said: the decision.
             own: number of the delivery that it is for; None: it is another proxy's.
         """
         known = self._brokers.get(said.broker)

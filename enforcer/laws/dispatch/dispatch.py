@@ -65,8 +65,6 @@ class DispatchMetrics(MetricTable):
     held back, as there. The rest is read off the counters that limit deliveries when it is asked for.
 
     Args:
-        registry: shows them.
-        dispatch: has the counters.
         places_max: of each sort so many have series of their own, those that were used last.
     """
 
@@ -147,7 +145,6 @@ class Dispatch(EnforcerLaw):
         brokers_ms: the brokers' time, ms.
 
     Args:
-        context: see there.
         accounts: hold this proxy's shares of rates across brokers.
     """
 
@@ -208,7 +205,6 @@ class Dispatch(EnforcerLaw):
         """Whether a rate of any level limits deliveries of a topic to a subscription.
 
         Args:
-            topic: its full name.
             subscription: "": of consumers without one.
         """
         terms = self._terms

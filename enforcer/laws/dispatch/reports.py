@@ -40,7 +40,6 @@ class DeliveryReports:
     """Writes the events of one proxy.
 
     Args:
-        context: see there.
         counts: deliveries of dropped records are counted there.
     """
 

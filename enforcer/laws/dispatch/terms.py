@@ -37,9 +37,6 @@ class Terms:
             next ones it raises BadEvent if the topic has no full name.
         shared: what limits a topic or subscription at all brokers together; without a group: nothing does so.
         limiting: of the counters that limit deliveries at a place; groups are none of them.
-
-    Args:
-        policies: the set.
     """
 
     def __init__(self, policies: PolicySet) -> None:
@@ -52,7 +49,7 @@ class Terms:
             if path.startswith((f"{Section.NAMESPACES}.", f"{Section.TOPICS}."))
         ]
         self.by_subscription = sets_rate(broker, BROKER_RATES[RateKind.SUBSCRIPTION]) or any(
-            map(_limits_subscriptions, attached)
+            sets_rate(rate) for value in attached for rate in _of_subscriptions(value)
         )
         self.active = (
             self.by_subscription
@@ -125,10 +122,6 @@ def _groups(shared: Callable[[Names], Limit], topic: str, subscription: str) -> 
 def _is_shared(value: Mapping[str, Any]) -> bool:
     rates = (value.get(RateKind.TOPIC), *_of_subscriptions(value))
     return any(rate is not None and rate.get("across_brokers", False) for rate in rates)
-
-
-def _limits_subscriptions(value: Mapping[str, Any]) -> bool:
-    return any(map(sets_rate, _of_subscriptions(value)))
 
 
 def _of_subscriptions(value: Mapping[str, Any]) -> list[Any]:

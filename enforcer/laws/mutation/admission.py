@@ -78,11 +78,7 @@ class Admission:
         outcome: how it ended, in a word; "" while it did not.
 
     Args:
-        coordinator: decides.
-        shell: does what it says.
         request: see there; its items are not counted yet.
-        quota: in force for it, None if none is.
-        verdict: what to do with it.
         whole: of a request of which an item is rejected nothing is carried out.
     """
 

@@ -33,11 +33,7 @@ Told = Callable[[Decision | None], None]
 
 
 class QuotaCoordinator:
-    """Decides by what is known, or asks for decisions, and acts on them.
-
-    Args:
-        context: see there.
-    """
+    """Decides by what is known, or asks for decisions, and acts on them."""
 
     def __init__(self, context: Context) -> None:
         proxy_id, settings, clock = context.proxy_id, context.settings, context.clock

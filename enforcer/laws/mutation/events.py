@@ -55,9 +55,6 @@ class RequestEvents:
     """Makes them, each with an id of its own.
 
     Args:
-        proxy_id: name of this proxy.
-        metrics: counts those that are too large.
-        clock: tells the time.
         on_late_reject: the job does not charge what it decides late.
     """
 
@@ -77,7 +74,6 @@ class RequestEvents:
 
         Args:
             request: it; gets an id, its subject, and its items as they are sent.
-            quota: in force for it.
             together: nothing is decided about each of its items.
             decided: what is decided about each of them is going to be in the event as well.
 
@@ -220,7 +216,6 @@ class EventSender:
     takes longer than to decide, so it is put off for the moment that the loop needs to send the request on.
 
     Args:
-        sender: takes events.
         soon: calls a function once what was written to sockets has left.
     """
 

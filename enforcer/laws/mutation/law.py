@@ -70,9 +70,6 @@ class MutationQuotas(EnforcerLaw):
         ready: set once probe requests are decided in time.
         serving: set then, or before: where the job has decided none of them when start_timeout_ms was over,
             once what is decided here is decided by what was read back.
-
-    Args:
-        context: see there.
     """
 
     reads = READER

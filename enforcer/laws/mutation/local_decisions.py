@@ -60,7 +60,6 @@ class LocalDecisions:
         tail: what stands in all tails, in events and their items.
 
     Args:
-        timeline: the policies.
         subjects_max: bound on subjects; the ones that were quiet longest leave.
         tail_max: bound on all tails together, in events and their items; the oldest are folded into their
             statement, which takes no older one any more.

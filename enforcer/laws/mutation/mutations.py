@@ -34,11 +34,6 @@ class Answer:
         quota: that was in force for it; None if none was.
         admission: None: it needed none.
         over: done once it is known what it comes to; afterwards, once the client may be answered.
-
-    Args:
-        call_later: calls a function after so many ms.
-        request: it.
-        quota: see there.
     """
 
     too_large = (
@@ -95,10 +90,6 @@ class Mutations:
 
     Attributes:
         waiting: requests that wait in line.
-
-    Args:
-        coordinator: of the quotas.
-        call_later: calls a function after so many ms.
     """
 
     def __init__(self, coordinator: QuotaCoordinator, call_later: CallLater) -> None:

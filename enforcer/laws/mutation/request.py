@@ -323,7 +323,6 @@ def remaining_ms(decision: Decision, sent_ms: float | None, now_ms: float, broke
     least, and nothing the most, that can be taken off.
 
     Args:
-        decision: it.
         sent_ms: when we sent the event, on the clock of `now_ms`; None if another proxy did.
         now_ms: now, on any steady clock.
         brokers_ms: the same on the brokers' clock, by which decisions are dated.

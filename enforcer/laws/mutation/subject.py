@@ -268,7 +268,6 @@ class Subject:
             statement: balance at its applied time.
             own: the event that it is for, if that is in the tail.
             refunds: ids of the refunds that it lists.
-            proxies: their number.
 
         Returns:
             How many events were given up: nothing will ever be said of them.

@@ -157,7 +157,6 @@ class UntoldRequests:
     An event that leaves that to the job would be charged by the wrong one of several shards.
 
     Args:
-        policies: see there.
         dropped: told of each beyond the bound.
     """
 

@@ -53,7 +53,6 @@ def elsewhere_in(value: bytes, said_ms: int = 0) -> OthersShares:
     """Read of which groups a packed record tells shares that stand, and nothing else of it.
 
     Args:
-        value: the record's bytes.
         said_ms: when it was written, ms since the epoch.
 
     Raises:

@@ -32,7 +32,6 @@ class Groups(EnforcerLaw):
 
     Args:
         context: its name is the `broker` of reports and shares.
-        meter: see there.
     """
 
     reads = READER
@@ -108,8 +107,6 @@ class GroupMetrics(MetricTable):
 
     Args:
         context: see there; groups and quota subjects with series of their own are the first ones in use.
-        meter: holds the accounts.
-        reports: know the use of the last round.
         members: of each group, as its shares tell.
     """
 

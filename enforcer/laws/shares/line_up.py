@@ -18,8 +18,6 @@ class LineUp:
     """Decides whether the request at the head of a connection may go on; if not, it is paused and in line.
 
     Args:
-        lines: who waits for an account.
-        pause: holds the connection back.
         split_ms: a request that waited so long may pass in spite of the debt, or its client would give up.
         first_cost_ms: what a first Fetch is taken to cost.
     """
@@ -64,22 +62,23 @@ class LineUp:
         self._go_on()
         return True
 
-    def admits_fetch(self, accounts: Iterable[Account], now_ms: float, *, whole: bool = False) -> bool:
+    def admits_fetch(self, accounts: Iterable[Account], now_ms: float, *, most_ms: float = inf) -> bool:
         """Whether a Fetch request may go on; what it may bring is kept free for a moment.
 
         Args:
             accounts: who would be charged for it.
-            now_ms: now.
-            whole: its answer cannot be emptied: it passes others after a while, but never a debt.
+            most_ms: its answer cannot be emptied, so it passes others after a while, but never a debt, and
+                is looked at again after so long; inf: it can be.
         """
         left_ms = min(self._since_ms, now_ms) + self._split_ms - now_ms
         in_turn = left_ms > 0
-        for account in accounts if in_turn or whole else ():
+        for account in accounts if in_turn or most_ms < inf else ():
             if not self._lines.busy(account.counters[1]) and account.debt(DISPATCH, now_ms) is None:
                 continue
             wait_ms = self._fetch_waits_ms(account, now_ms, in_turn)
             if wait_ms:
-                self._wait(account.counters[1], 0.0, min(wait_ms, left_ms if in_turn else inf), now_ms)
+                wait_ms = min(wait_ms, most_ms, left_ms if in_turn else inf)
+                self._wait(account.counters[1], 0.0, wait_ms, now_ms)
                 return False
         self._go_on()
         if self._fetch_cost_ms > _LITTLE_MS:

@@ -72,10 +72,6 @@ class Meter:
         interval_ms: time between two usage reports.
         generation: goes up when a topic or a user may belong to another account than before.
         clock: tells the time.
-
-    Args:
-        settings: bounds and rules.
-        clock: tells the time.
     """
 
     def __init__(self, settings: ProxySettings, clock: Clock) -> None:
@@ -237,10 +233,6 @@ class Meter:
 
         All of it, and what those will cost who wait already, as it is their turn before. A share that is on
         its way may make it shorter.
-
-        Args:
-            wait: the debt.
-            queued_ms: of those who wait.
         """
         wait_ms = wait.ms + queued_ms
         if wait.account.state is State.JOINING:

@@ -89,7 +89,6 @@ class TopicAccounts(Generic[Key]):
     Hot path: a key that is remembered costs one look-up in a table.
 
     Args:
-        meter: finds the account of a topic by its name.
         name_of: the name of a topic; None: not known (yet).
         topics_max: bound on what is remembered; what was found longest ago leaves.
         name_max: longer names are no topics, belong to nobody, and are not remembered.

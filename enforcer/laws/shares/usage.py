@@ -97,7 +97,6 @@ class UsageReports:
 
     Args:
         context: its name is the `broker` of reports.
-        meter: holds the accounts.
     """
 
     def __init__(self, context: Context, meter: Meter) -> None:

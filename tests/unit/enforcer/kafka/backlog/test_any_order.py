@@ -71,7 +71,7 @@ class Story:
     def _say(self, topic: str, size: float) -> None:
         name = "persistent://" + topic.replace(".", "/", 2)
         said = [decision(f"{name}-partition-{number}", size, ts=self.rig.desk.wall_ms) for number in (0, 1)]
-        self.rig.partition_blocks.blocks.take(said)
+        self.rig.blocks.blocks.take(said)
         if size and not topic.startswith("acme.free"):
             self.blocked.add(topic)
         else:

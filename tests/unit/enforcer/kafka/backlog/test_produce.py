@@ -18,7 +18,7 @@ TOPICS = {"a": [batch(1), batch(2), batch(3)], "b": [batch(4)]}
 def refused_of(version: int, *places: Place) -> dict[Place, PartitionRefusal]:
     """Some partitions that may not be written to."""
     by_id = version >= 13
-    refusal = PartitionRefusal(44, "too much")
+    refusal = (44, "too much")
     return {(key_of(topic.decode(), by_id), number): refusal for topic, number in places}
 
 

@@ -14,7 +14,7 @@ from traffic_kit import batch, fetch_response, key_of, old_fetch_response
 
 from enforcer.kafka.dispatch.deliveries import Deliveries
 from enforcer.kafka.dispatch.fetch_requests import FetchRequest
-from enforcer.kafka.dispatch.fetch_responses import EmptyTopic, Marks, answer_of, changed, nothing_yet
+from enforcer.kafka.dispatch.fetch_responses import answer_of, changed, nothing_yet
 from enforcer.wire.kafka.frames import BadFrame, Reason
 
 VERSIONS = range(4, 19)
@@ -49,7 +49,7 @@ def test_cuts_and_completes(version: int) -> None:
     answer = answer_of(frame, version)
     first, last = answer.topics[0].parts[0], answer.topics[1].parts[0]
     stops = {first.start: first.start + len(SIX), last.start: last.start}
-    missing = [EmptyTopic(key_of("d", version >= 13), [(3, Marks(50, 40, 30)), (4, Marks())])]
+    missing = [(key_of("d", version >= 13), [(3, 50, 40, 30), (4, -1, -1, -1)])]
     found = decode(FetchResponse, version, changed(frame, answer, version, stops, missing))
     assert rows(found) == [[SIX, TEN], [b""], [b"", b""]]
     assert found.throttle_time_ms == 70
@@ -71,7 +71,7 @@ def test_cuts_and_completes(version: int) -> None:
 def test_an_answer_without_the_broker(version: int) -> None:
     """Every partition without records, in no session, and when to ask again."""
     keys = [key_of(name, version >= 13) for name in ("a", "bc")]
-    missing = [EmptyTopic(keys[0], [(0, Marks(9, 8, 7))]), EmptyTopic(keys[1], [(1, Marks()), (2, Marks())])]
+    missing = [(keys[0], [(0, 9, 8, 7)]), (keys[1], [(1, -1, -1, -1), (2, -1, -1, -1)])]
     frame = nothing_yet(CORRELATION_ID, version, missing, 400)
     found = decode(FetchResponse, version, frame)
     assert rows(found) == [[b""], [b"", b""]]
@@ -86,7 +86,7 @@ def test_old_versions(version: int) -> None:
     frame = old_fetch_response(version, {"a": [SIX + SIX]})
     answer = answer_of(frame, version)
     (part,) = answer.topics[0].parts
-    assert part.marks == Marks(9, -1, -1)
+    assert (part.high, part.stable, part.first) == (9, -1, -1)
     cut = changed(frame, answer, version, {part.start: part.start + len(SIX)}, [])
     assert cut == old_fetch_response(version, {"a": [SIX]})
 

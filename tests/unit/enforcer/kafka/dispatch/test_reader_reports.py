@@ -11,7 +11,7 @@ from traffic_kit import batch, fetch_request
 
 from enforcer.kafka.dispatch import reader_reports
 from enforcer.kafka.dispatch.reader_reports import AGAIN_MS, LIFE_MS, ReadersExchange
-from enforcer.kafka.groups.offsets import Place
+from enforcer.kafka.groups.frames import Place
 from enforcer.kafka.groups.trails import Trail
 from enforcer.kafka.part import FETCH_LIMIT_MAX
 from streaming.contract.events import Alive, parse

@@ -13,7 +13,7 @@ from kafka.protocol.consumer import (
 from kafka.protocol.producer import TxnOffsetCommitRequest, TxnOffsetCommitResponse
 from kafka_kit import build, request, response
 
-from enforcer.kafka.groups.offsets import Place, places
+from enforcer.kafka.groups.frames import Place, places
 
 ID = UUID(int=5)
 

@@ -15,10 +15,11 @@ from enforcer.kafka.guard.apis import APIS, FILTERED, REFUSED
 from enforcer.kafka.guard.guard import (
     CONSUMER_GROUP_HEARTBEAT,
     Guard,
+    GuardVerdict,
     api_versions_refusal,
     names_none_of,
 )
-from enforcer.kafka.guard.protected import GuardVerdict, OwnTopics
+from enforcer.kafka.guard.protected import OwnTopics
 from enforcer.kafka.guard.refusals import RemovedEntry, add
 from enforcer.kafka.guard.rules import RULES, SHOWN, TRANSACTION_OF, Kind, Rule, rules_of
 from enforcer.wire.kafka.codec import ASKED_MAX, request_layout, response_layout

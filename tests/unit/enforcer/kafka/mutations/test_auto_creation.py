@@ -7,6 +7,7 @@ from mutation_kit import Desk
 
 from enforcer.kafka.mutations.mutation import RecentTopics
 from enforcer.kafka.mutations.part import Mutations
+from enforcer.kafka.part import Request
 
 
 def absent(version: int) -> bytes:
@@ -24,9 +25,10 @@ def test_counted_and_logged_once(version: int, caplog: pytest.LogCaptureFixture)
     names = [{"name": "absent"}]
     frame, header = request(build(MetadataRequest, version, topics=names, allow_auto_topic_creation=True))
     for _ in range(2):
-        _, answer = creations.keep_from(frame, header, "bob")
-        assert answer is not None
-        seen = decode(MetadataResponse, version, answer(absent(max(version, 4))))
+        asked = Request(frame, header, "bob")
+        creations.keep_from_creating(asked)
+        assert asked.finish is not None
+        seen = decode(MetadataResponse, version, asked.finish(absent(max(version, 4))))
         assert [topic.error_code for topic in seen.topics] == [3]
     assert desk.metrics.forbidden_creations._value.get() == 2
     assert [record.message for record in caplog.records] == [

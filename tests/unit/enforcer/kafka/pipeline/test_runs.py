@@ -210,7 +210,7 @@ def test_a_session_that_is_over_charges_nobody(rig: Charged) -> None:
 def test_another_limit_reads_it(rig: Charged) -> None:
     """While some topic is blocked: whether the client was let in is asked for that, too."""
     rig.come(plain(3))
-    rig.partition_blocks.blocks.active = True
+    rig.blocks.blocks.active = True
     assert rig.come(plain(4))[0][:2] == b"\0\3" and rig.used() == 3
 
 

@@ -329,5 +329,5 @@ def test_a_closed_connection_waits_for_nothing() -> None:
     line.told(100)
     assert line.produce(1) is None and next_one.produce(1) is None
     assert len(desk.meter.lines) == 2
-    line.connection_meter.close()
+    line.connection_meter.line_up.close()
     assert len(desk.meter.lines) == 1 and next_one.woken == 1

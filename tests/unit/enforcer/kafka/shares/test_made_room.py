@@ -17,6 +17,6 @@ def test_a_group_that_made_room_within_one_session_is_reserved_for_once() -> Non
     assert desk.meter.lines.busy(("g0", "dispatch"))
     response = fetch_response(11, {"t.n0.x": [batch(1)]})
     whole(line.connection_meter.fetched(response, RequestHeader(FETCH, 11, 1, "c", 0), "bob"))
-    line.connection_meter.close()
+    line.connection_meter.line_up.close()
     assert not len(desk.meter.lines)
     assert not any(desk.meter.lines.busy((f"g{number}", "dispatch")) for number in range(3))

@@ -107,7 +107,7 @@ def test_who_acknowledges_does_not_overtake() -> None:
     desk.now_ms += 100_000
     assert Line(desk).room(acknowledged=["t"]) == NOTHING
     assert first.room() == (500, 1_024)
-    first.meter.close()
+    first.meter.line_up.close()
     assert len(desk.frames.meter.lines) == 0
 
 
