@@ -81,11 +81,11 @@ class PolicyFeed(_Feed[PolicyChange]):
     """
 
     def __init__(self, cluster: Cluster, unusable: Callable[[], None]) -> None:
-        topic = cluster.topics.policies
+        self._topic = cluster.topics.policies
         clock = self.clock = BrokersClock(lambda: time.monotonic() * 1000, wall_ms)
         self._policies = Policies(clock.now_ms, dated=lambda: clock.known)
-        complaints = Complaints(topic, unusable)
-        super().__init__(topic, policies_tail(cluster.properties, topic, self._policies, complaints))
+        complaints = Complaints(self._topic, unusable)
+        self._tail = policies_tail(cluster.properties, self._topic, self._policies, complaints)
 
     def policies(self) -> PolicySet:
         """Those in force now."""

@@ -72,7 +72,7 @@ class QuotaPlace(Place):
     def put(self, entries: Entries, fields: Mapping[str, Any]) -> Changes:
         """See Place; `actions` and the like of the one before stay if nothing else is said."""
         before = self.at(entries) or {}
-        kept = {name: before[name] for name in _OURS if name in before}
+        kept: dict[str, Any] = {name: before[name] for name in _OURS if name in before}
         return Place.put(self, entries, {**kept, **fields})
 
 
