@@ -29,7 +29,7 @@ from benchmarks.peers.kroxylicious import HEAP_MB, VERSION
 from weir.stack.kafka import Sasl
 
 TITLE = "The Kafka proxy: through it and straight to Kafka"
-DURATION_S = 700
+DURATION_S = 510
 SMALL_PER_CORE: Final = 60_000.0
 CONNECTIONS: Final = 32
 IDLE_MB: Final = 300
@@ -57,7 +57,7 @@ class _Plan:
 
 
 _FULL = _Plan(
-    rounds=3, turns=8, pings=750, flood_s=0.4, warm_s=2.0, idle=5_000,
+    rounds=2, turns=8, pings=750, flood_s=0.3, warm_s=2.0, idle=5_000,
     records={100: 800_000, 1_000: 160_000, 100_000: 2_400},
 )  # fmt: skip
 _SMOKE = _Plan(rounds=1, turns=1, pings=100, flood_s=0.1, warm_s=0.0, idle=20, records={1_000: 1_000})

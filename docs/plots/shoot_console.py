@@ -116,7 +116,7 @@ def shoot_top(kafka: str) -> None:
     """What `weir top` prints; without the font that the library would have viewers fetch."""
     past = RecentPast(Cluster(bootstrap=kafka, topics=Topics(), client={}))
     console = Console(record=True, width=COLUMNS, file=StringIO(), highlight=False)
-    console.print(shown(past, "used", 50, past.read(), COLUMNS))
+    console.print(shown(past, {"by": "used", "name": "", "limit": 50}, past.read(), COLUMNS))
     form = re.sub(r"@font-face \{\{.*?\}\}\s*", "", CONSOLE_SVG_FORMAT, flags=re.DOTALL)
     (HERE / "top.svg").write_text(console.export_svg(title="weir top", code_format=form, unique_id="top"))
     past.close()

@@ -123,5 +123,8 @@ def test_an_address_that_cannot_be_listened_on_is_told_why(host: str, why: str) 
 
 def test_addresses_of_ipv6_can_be_copied_into_clients() -> None:
     """`pulsar://::1:16650` is no URL, and librdkafka finds no port in `::1:19092`."""
-    proxy: Any = SimpleNamespace(listen=("::1", 19092), metrics_url=None, ready=Event(), described={})
+    enforcement = SimpleNamespace(ready=Event())
+    proxy: Any = SimpleNamespace(
+        listen=("::1", 19092), metrics_url=None, enforcement=enforcement, described={}
+    )
     assert _described(proxy)["listen"] == pulsar_service("[::1]:19092") == "[::1]:19092"

@@ -1,5 +1,6 @@
 """What is read in bulk against the contract's parser: what is plain means the same to both."""
 
+from dataclasses import asdict
 from typing import Any
 
 import orjson
@@ -85,10 +86,7 @@ def parsed(records: Records, i: int) -> dict[str, Any] | None:
             parse_subject(event.subject)
     except BadEvent:
         return None
-    fields = {name: getattr(event, name) for name in type(event).__slots__}
-    if isinstance(event, Request) and event.decided is not None:
-        fields["decided"] = {name: getattr(event.decided, name) for name in event.decided.__slots__}
-    return fields
+    return asdict(event)
 
 
 def check(records: Records) -> dict[int, dict[str, Any]]:
