@@ -1,5 +1,6 @@
 """A connection whose client and broker the test plays, and its part that watches over new topics."""
 
+from collections.abc import Awaitable
 from typing import Any
 
 from mutation_kit import Bureau, settle_down
@@ -109,6 +110,11 @@ class Client:
         fields = {"response": 1, "error": error} if partitions is None else {"partitions": partitions}
         await self.reply(PARTITIONED_METADATA_RESPONSE, request_id=question.request_id, **fields)
         return question
+
+    async def answered(self, sent: Awaitable[bool], *partitions: int | None) -> Any:
+        """The client sends something, and the broker answers what it is asked then; its last question."""
+        await sent
+        return [await self.answer(count) for count in partitions][-1]
 
     async def made(self, request_id: int) -> bool:
         """The broker has done a PRODUCER or SUBSCRIBE, which is then the newest it got."""

@@ -61,8 +61,7 @@ async def test_a_name_that_is_too_long_is_refused(yard: Yard, client: Client) ->
         await client.look_up(name)
         assert client.told().error == ServerError.INVALID_TOPIC_NAME
     assert not client.wire.up and not client.part._tasks and not yard.charged()
-    await client.look_up("x" * 4_000)
-    await client.answer(3)
+    await client.answered(client.look_up("x" * 4_000), 3)
     assert client.told().partitions == 3
 
 
@@ -82,10 +81,8 @@ async def test_a_client_that_stops_waiting(yard: Yard, kind: int) -> None:
     client = Client(yard)
     # As in the proxy.
     client.wire.parts.insert(0, PublishingPart(client.wire, World().desk))
-    await client.produce("p")
-    await client.answer(None)
-    await client.subscribe("c")
-    await client.answer(None)
+    await client.answered(client.produce("p"), None)
+    await client.answered(client.subscribe("c"), None)
     field = "producer_id" if kind == CLOSE_PRODUCER else "consumer_id"
     assert await client.give(command(kind, request_id=9, **{field: 2}))
     assert len(client.part._tasks) == 2
@@ -101,8 +98,7 @@ async def test_a_client_that_closes_before_it_hears_the_answer() -> None:
     yard, client = asking(acknowledges=False)
     publishing = PublishingPart(client.wire, World().desk)
     client.wire.parts.insert(0, publishing)
-    await client.produce("p", request_id=1)
-    await client.answer(None)
+    await client.answered(client.produce("p", request_id=1), None)
     await client.made(1)
     assert not client.wire.down
     # In one read: nothing of ours runs between them.
@@ -123,8 +119,7 @@ async def test_a_client_that_closes_before_it_hears_the_answer() -> None:
 async def test_a_client_that_goes_away() -> None:
     """What it waits for is given back; what is at the broker may well be created, and stays."""
     yard, client = asking(local=False)
-    await client.produce("t")
-    await client.answer(None)
+    await client.answered(client.produce("t"), None)
     assert yard.charged() == [{"t": 1}] and not client.wire.up
     client.part.close()
     await settle_down()
@@ -133,8 +128,7 @@ async def test_a_client_that_goes_away() -> None:
     yard.desk.coordinator.take([decision(id=event["id"], ts=yard.desk.wall_ms)])
     assert yard.refunded() == 1
     yard, client = asking()
-    await client.produce("t")
-    await client.answer(None)
+    await client.answered(client.produce("t"), None)
     client.part.close()
     await settle_down()
     assert yard.charged() == [{"t": 1}] and yard.refunded() == 0
@@ -154,8 +148,7 @@ async def test_more_requests_than_may_be_looked_at(monkeypatch: pytest.MonkeyPat
     for name in "abc":
         await client.look_up(name)
     assert not client.wire.read
-    await client.look_up("d")
-    await client.answer(0)
+    await client.answered(client.look_up("d"), 0)
     assert not client.wire.read
     await client.answer(0)
     assert client.wire.read
@@ -166,8 +159,7 @@ async def test_thousands_of_names(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("enforcer.pulsar.creation.part.KNOWN_TOPICS_MAX", 100)
     yard, client = asking()
     for number in range(1_000):
-        await client.look_up(f"t{number}")
-        await client.answer(number % 2)
+        await client.answered(client.look_up(f"t{number}"), number % 2)
     assert len(yard.known._topics) == len(yard.known.partitions) == 100
     assert not client.part._tasks and not client.part._open and not client.part._questions._asked
     assert yard.metrics.held._value.get() == 0
