@@ -197,7 +197,6 @@ async def test_the_collector_of_backlogs_works_under_its_user(secured: Secured) 
 
 def test_weir_works_under_its_users(secured: Secured, proxy: ProxyThread, tmp_path: Path) -> None:
     """Limits by command, API and from the cluster, requests decided, shares' topics read, logs shown."""
-    assert proxy.proxy is not None
     until(proxy.proxy.ready.is_set, what="a decided probe")
     assert proxy.proxy.recent_topics.default_partitions == 1
     policies = tmp_path / "policies.yaml"
@@ -213,7 +212,7 @@ def test_weir_works_under_its_users(secured: Secured, proxy: ProxyThread, tmp_pa
         assert "cannot be looked at" not in admin.log
     secured.weir("weir-policies", "collect", "--once", backlog={"enabled": False})
     assert "mallory" in secured.weir("weir-reader", "policy", "get")
-    until(lambda: proxy.proxy and proxy.proxy.coordinator.quota("mallory", "") is not None)
+    until(lambda: proxy.proxy.coordinator.quota("mallory", "") is not None)
     client = AdminClient({**secured.login("mallory"), "bootstrap.servers": proxy.bootstrap})
     asked = client.create_topics([NewTopic("app.1", 5), NewTopic("app.2", 5)], request_timeout=LIMIT_S)
     # librdkafka knows no rejection: it is created, and mallory waits.

@@ -75,19 +75,16 @@ def grouped(cluster: Cluster, guard: ProxyThread, **limits: Any) -> str:
 
 def entries(proxy: ProxyThread) -> Any:
     """The policies that a proxy meters by."""
-    assert proxy.proxy is not None
     return proxy.proxy.meter._policies.entries
 
 
 def account(proxy: ProxyThread, topic: str) -> Account:
     """A group's account."""
-    assert proxy.proxy is not None
     return proxy.proxy.meter.accounts[topic.split(".")[1]]
 
 
 def debt(proxy: ProxyThread, topic: str) -> float:
     """The largest debt of a group, as seconds of its limit."""
-    assert proxy.proxy is not None
     found = proxy.proxy.meter.accounts.get(topic.split(".")[1])
     if found is None:
         return 0.0
@@ -269,7 +266,6 @@ def test_nobody_is_charged_before_authentication(cluster: Cluster, group: Callab
                     for _ in range(3):
                         client.send_frame(produce(9, {topic: [batch(5_000)]}, acks)[0])
                 assert client.closed_within(5.0)
-        assert guard.proxy is not None
         assert topic.split(".")[1] not in guard.proxy.meter.accounts
 
 
@@ -284,7 +280,6 @@ def test_a_debt_has_a_limit(cluster: Cluster) -> None:
             client.send_frame(produce(9, {topic: [batch(1)]})[0])
             began = time.monotonic()
             assert error_of(client) == 0 and 1.0 < time.monotonic() - began < 4.0
-        assert guard.proxy is not None
         labels = {"group": topic.split(".")[1], "dimension": "publishRateInMsgs"}
         forgiven = guard.proxy.metrics.registry.get_sample_value("weir_group_forgiven_total", labels)
         # Half a second was in stock and two are kept: 5,000 - 25 - 100.
@@ -332,7 +327,6 @@ def test_who_reads_no_answers_keeps_nobody_waiting(
         for client in attackers:
             frames = [wanted] * fetches + [one]
             client.socket.sendall(b"".join(struct.pack(">i", len(frame)) + frame for frame in frames))
-        assert guard.proxy is not None
         connections = guard.proxy.connections
         until(lambda: sum(each._full for each in connections) == len(attackers), what="full sockets")
         assert guard.proxy.meter.lines.waiting(account(guard, topic).counters[0]) == len(attackers)

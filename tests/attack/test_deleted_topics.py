@@ -73,13 +73,10 @@ def test_our_own_parts_bring_no_topic_back(
     cluster: Cluster, topics: Topics, guarding: ProxyThread, api: Admin, broker: AdminClient
 ) -> None:
     """All that run go on, try to write, and make nothing; each says what is missing."""
-    assert guarding.proxy is not None
     where = cluster.kafka.bootstrap
     ticker = Ticker(Home(where, topics), 1000, HostClock(Gauge("ahead", "s", registry=None)), {})
     delete(broker, *topics.all())
-    proxy = guarding.proxy
-    assert proxy is not None
-    guarding.call(lambda: proxy.enforcement.context.send_usage({"type": "tick"}, ""))
+    guarding.call(lambda: guarding.proxy.enforcement.context.send_usage({"type": "tick"}, ""))
     ticker._in_use, ticker._assigned = True, True
     ticker.poll(1e9)
     with pytest.raises(WeirError, match="there is no topic"):
@@ -147,7 +144,6 @@ def test_a_topic_made_again_is_read_from_its_start(
     cluster: Cluster, topics: Topics, guarding: ProxyThread, api: Admin, broker: AdminClient
 ) -> None:
     """More records than the old one had: none of the first is passed over, by proxy and admin API."""
-    assert guarding.proxy is not None
     writer = PolicyWriter(cluster.kafka.bootstrap, topics)
     for number in range(3):
         writer.put(f"resourcegroups.old{number}", {"publishRateInMsgs": 1})

@@ -79,7 +79,6 @@ def limited(cluster: Cluster, proxy: ProxyThread, by: str) -> str:
         cluster.policies.put(f"resourcegroups.{name}", {"dispatchRateInBytes": RATE})
         cluster.policies.put(last, {"resourcegroup": name})
     filled(cluster, f"acme.{name}.t")
-    assert proxy.proxy is not None
     meter = proxy.proxy.meter
     until(lambda: last in meter._policies.entries, what="the policy")
     return name

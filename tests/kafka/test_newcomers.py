@@ -17,7 +17,6 @@ LIMIT = 100.0
 
 def rate(proxy: ProxyThread, group: str) -> float | None:
     """What a proxy may use of a group; None: its clients do not use it."""
-    assert proxy.proxy is not None
     account = proxy.proxy.meter.accounts.get(group)
     return None if account is None or account.state is not State.JOINING else account.rate(0)
 

@@ -272,7 +272,6 @@ def test_a_wait_longer_than_a_session_is_paid_once(
     name, path = fresh("renewed"), "quotas[user=carol]"
     with apart(cluster, name) as own:
         proxy = before(own, id=name)
-        assert proxy.proxy is not None
         meter = proxy.proxy.meter
         own.policies.put(path, {"producer_byte_rate": 3_000})
         until(lambda: path in meter._policies.entries)
@@ -308,7 +307,6 @@ def test_librdkafka_renews_its_session(proxy: ProxyThread, authority: Authority,
             producer.produce(name, b"x", on_delivery=lambda error, _: error and failed.append(error))
             assert producer.flush(LIMIT_S) == 0
             time.sleep(0.05)
-        assert proxy.proxy is not None
         return {id(connection) for connection in proxy.proxy.connections if connection.user == user}
 
     early = produce(0.5)
@@ -338,7 +336,6 @@ def test_the_java_client_renews_its_session(
     )  # fmt: skip
     child = Child("java", command, log=tmp_path / "java.log")
     child.start()
-    assert proxy.proxy is not None
     seen: set[int] = set()
     while child.alive():
         seen |= {id(connection) for connection in proxy.proxy.connections}
@@ -383,7 +380,6 @@ def test_delegation_tokens(
     by_id = before(delegation_tokens="by_id", id="tokens")
     with connected(by_id, authority) as login:
         assert login.scram(first, secret).error_code == 0 and served(login)
-        assert by_id.proxy is not None
         assert {connection.user for connection in by_id.proxy.connections} == {name}
 
 

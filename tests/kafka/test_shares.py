@@ -79,13 +79,11 @@ def led(cluster: Cluster, topic: str) -> bool:
 
 def account(proxy: ProxyThread, topic: str) -> Account | None:
     """A group's account at a proxy, once there is one."""
-    assert proxy.proxy is not None
     return proxy.proxy.meter.accounts.get(topic.split(".")[1])
 
 
 def policies_of(proxy: ProxyThread) -> Mapping[str, Any]:
     """The entries that a proxy meters by."""
-    assert proxy.proxy is not None
     return proxy.proxy.meter._policies.entries
 
 
@@ -169,7 +167,6 @@ def test_every_consumer_is_counted(
 
 def test_without_groups_nothing_is_read(cluster: Cluster, proxy: ProxyThread) -> None:
     """The meter is off, so a broken record set costs nothing and passes."""
-    assert proxy.proxy is not None
     meter = proxy.proxy.meter
     # What other tests had ends record by record: namespaces before their groups.
     until(lambda: not meter.active and not meter.accounts, what="an idle meter")
@@ -357,7 +354,6 @@ def test_metrics_of_a_group(proxy: ProxyThread, group: Callable[..., str]) -> No
     topic = group(publishRateInMsgs=1_000)
     metered(proxy, topic)
     name = topic.split(".")[1]
-    assert proxy.proxy is not None
     read = proxy.proxy.metrics.registry.get_sample_value
     sent = 0
 

@@ -58,7 +58,6 @@ def test_a_restarted_proxy_goes_on_with_its_share(
         for topic in topics.values():
             client.send_frame(produce(9, {topic: [batch(1)]}, 1)[0])
             client.receive_frame()
-    assert proxy.proxy is not None
     accounts = proxy.proxy.meter.accounts
     assert (accounts[kept].state, accounts[kept].rate(0)) == (State.ACTIVE, 80.0)
     assert {accounts[group].state for group in (ended, taken)} == {State.JOINING}
@@ -79,5 +78,5 @@ def test_without_decisions_clients_are_let_in_all_the_same(cluster: Cluster) -> 
     policies.put("tenants.acme", {"resourcegroup": "rg1"})
     config = replace(cluster.config(id=fresh("half"), start_timeout_ms=1_500), topics=topics)
     with ProxyThread(config) as running, WireClient(running.bootstrap) as client:
-        assert running.proxy is not None and running.proxy.meter.active
+        assert running.proxy.meter.active
         client.metadata([], 4)

@@ -91,14 +91,12 @@ class BacklogWriter:
 
 def until_blocked(proxy: ProxyThread, topic: str, *, blocked: bool = True) -> None:
     """Wait until a proxy has a block of a topic, or has none."""
-    assert proxy.proxy is not None
     blocks = proxy.proxy.enforcement.of(Blocks)
     until(lambda: (blocks.block(topic) is not None) == blocked, what=f"{topic}: blocked is {blocked}")
 
 
 def counted(proxy: ProxyThread, outcome: str, policy: str = HOLD, quota_type: str = "size") -> float:
     """How many requests came to this."""
-    assert proxy.proxy is not None
     labels = {"quota_type": quota_type, "policy": policy, "outcome": outcome}
     name = "weir_producer_block_requests_total"
     return proxy.proxy.metrics.registry.get_sample_value(name, labels) or 0.0

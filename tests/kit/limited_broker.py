@@ -24,7 +24,6 @@ FIXED = {"algorithm": "fixed", "fixed": {"limit": LIMIT}}
 
 def partition(proxy: ProxyThread) -> Any:
     """What the proxy knows of the one broker's limit; None: nothing yet."""
-    assert proxy.proxy is not None
     known = proxy.proxy.concurrency.partitions.known
     return next(iter(known.values()), None)
 

@@ -72,7 +72,6 @@ def put(cluster: Cluster, proxy: ProxyThread, entries: dict[str, Any]) -> None:
     """Put policies in force at the proxy, which has the whole of each limit."""
     for path, value in entries.items():
         cluster.policies.put(path, value)
-    assert proxy.proxy is not None
     meter = proxy.proxy.meter
     until(lambda: entries.keys() <= meter._policies.entries.keys(), what="the policies")
     proxy.await_part(1)
@@ -131,7 +130,6 @@ def test_dispatch(cluster: Cluster, proxy: ProxyThread, client: Make) -> None:
     one, topic = client(proxy), topic_of(cluster, fresh("dispatched"), 30)
     rate = {"dispatchRate": {"dispatchThrottlingRateInMsg": 10}}
     put(cluster, proxy, {f"topics.{full(topic)}": {"subscriptions": {one.name: rate}}})
-    assert proxy.proxy is not None
     dispatch, read = proxy.proxy.dispatch, proxy.proxy.metrics.registry.get_sample_value
     until(lambda: dispatch.active and dispatch.limits(full(topic), one.name), what="the limit")
     assert one.consume(topic, one.name, 30).offsets == [*range(30)]
