@@ -12,9 +12,9 @@ from cluster_kit import Cluster, address, fresh
 from confluent_kafka import Consumer, Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 from login_kit import Login
+from path_kit import AnnouncingRelay
 from proxy_header_kit import CLIENTS, HEADERS
 from proxy_kit import ProxyThread, until
-from relay_kit import AnnouncingRelay
 from tls_kit import Authority
 from wire_client import Closed, WireClient
 

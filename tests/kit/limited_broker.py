@@ -60,7 +60,7 @@ def worlds(cluster: Cluster, topics: Topics, monkeypatch: pytest.MonkeyPatch) ->
     with ExitStack() as stack:
         relays: dict[Address, CountingRelay] = {}
         dial = Upstream.dial
-        monkeypatch.setattr(Upstream, "dial", lambda self, to: dial(self, relays[to].address))
+        monkeypatch.setattr(Upstream, "dial", lambda self, to: dial(self, relays[to].listens))
 
         def make(*, job: bool = False, way: Way = PLAIN, **settings: Any) -> World:
             if job:

@@ -1,12 +1,12 @@
 """The doors of the Pulsar proxy on real parts: a client behind a load balancer."""
 
 import pytest
+from path_kit import AnnouncingRelay
 from proxy_header_kit import CLIENTS, HEADERS
 from proxy_kit import until
 from pulsar import InitialPosition
 from pulsar_kit import Admin, client, fresh, receive, send_all
 from pulsar_proxy_kit import bare_proxy
-from relay_kit import AnnouncingRelay
 
 from weir.stack.kafka import free_port
 from weir.stack.pulsar import LocalPulsar
