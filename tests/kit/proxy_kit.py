@@ -10,7 +10,7 @@ import orjson
 import uvloop
 from confluent_kafka import Consumer, Producer, TopicPartition
 from mutation_kit import own
-from threaded import Threaded
+from threaded import Threaded, until
 
 from enforcer.host.server import ProxyConfig
 from enforcer.kafka.proxy import KafkaProxy
@@ -23,17 +23,6 @@ from streaming.laws.registry import LAWS
 from streaming.laws.shard import step
 
 WAIT_S = 20.0
-
-
-def until(found: Callable[[], Any], limit_s: float = WAIT_S, what: str = "") -> Any:
-    """Wait until `found` gives something true; returns that."""
-    deadline = time.monotonic() + limit_s
-    while True:
-        value = found()
-        if value:
-            return value
-        assert time.monotonic() < deadline, f"not within {limit_s} s: {what or found}"
-        time.sleep(0.02)
 
 
 class ProxyThread:

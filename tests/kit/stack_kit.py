@@ -5,46 +5,29 @@ import os
 import signal
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, Self
 from urllib.request import urlopen
 
 import orjson
+import threaded
 
 from weir.jars.java import java_command
 from weir.logs.topic_reader import TopicReader
+from weir.stack.process import running
 
 WEIR = Path(sys.executable).with_name("weir")
 START_LIMIT_S = 150.0
 STOP_LIMIT_S = 20.0
 COMMAND_LIMIT_S = 60.0
-_POLL_S = 0.1
-
-
-def until(condition: Callable[[], Any], *, what: str, limit_s: float = 30.0) -> Any:
-    """Wait for a true value and return it; fails the test after `limit_s`."""
-    deadline = time.monotonic() + limit_s
-    while True:
-        value = condition()
-        if value:
-            return value
-        assert time.monotonic() < deadline, f"{what} did not come within {limit_s:.0f} s"
-        time.sleep(_POLL_S)
+until = partial(threaded.until, limit_s=30.0, poll_s=0.1)
 
 
 def weir(*words: str, limit_s: float = COMMAND_LIMIT_S) -> subprocess.CompletedProcess[str]:
     """Run one command of the installed `weir` to its end."""
     return subprocess.run([str(WEIR), *words], capture_output=True, text=True, timeout=limit_s, check=False)
-
-
-def running(pid: int) -> bool:
-    """True while a process has this id and is not a zombie."""
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
-    except OSError:
-        return False
 
 
 class Up:
