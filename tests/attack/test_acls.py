@@ -38,6 +38,7 @@ from kafka.protocol.sasl import (
 )
 from kafka_kit import build
 from proxy_kit import Decider, ProxyThread, until
+from stack_kit import read_all
 from traffic_kit import fetch_request
 from wire_client import WireClient
 
@@ -52,7 +53,6 @@ from streaming.contract.namespaces import Namespaces
 from streaming.contract.topics import Cluster, Topics
 from streaming.kafka_io.weir_topics import look
 from weir.cli import main
-from weir.logs.topic_reader import TopicReader
 from weir.stack.kafka import LocalKafka, Sasl
 from weir.stack.topics import ensure_topics
 
@@ -232,11 +232,7 @@ def test_weir_works_under_its_users(secured: Secured, proxy: ProxyThread, tmp_pa
 
 def shown(secured: Secured, topic: str) -> list[bytes]:
     """What is on a topic, read as `weir tail` and `weir dump` do."""
-    reader = TopicReader(secured.kafka.sasl_bootstrap, secured.login("weir-reader"))
-    try:
-        return [record.value for span in reader.spans(topic, 0, None) for record in reader.read(span)]
-    finally:
-        reader.close()
+    return read_all(secured.kafka.sasl_bootstrap, topic, secured.login("weir-reader"))
 
 
 def code_of(call: Callable[..., Any], *given: Any) -> int:

@@ -5,7 +5,8 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing
 from functools import partial
 from pathlib import Path
 from typing import Any, Self
@@ -15,7 +16,7 @@ import orjson
 import threaded
 
 from weir.jars.java import java_command
-from weir.logs.topic_reader import TopicReader
+from weir.logs.topic_reader import Record, TopicReader
 from weir.stack.process import running
 
 WEIR = Path(sys.executable).with_name("weir")
@@ -133,13 +134,16 @@ def create(admin: Any, topics: dict[str, int]) -> dict[str, tuple[int, str | Non
     return {topic["name"]: (topic["error_code"], topic["error_message"]) for topic in answer["topics"]}
 
 
-def read_all(bootstrap: str, topic: str) -> list[bytes]:
-    """Every record of a topic."""
-    reader = TopicReader(bootstrap, {})
-    try:
-        return [record.value for span in reader.spans(topic, 0, None) for record in reader.read(span)]
-    finally:
-        reader.close()
+def records(bootstrap: str, topic: str, client: Mapping[str, Any] | None = None) -> Iterator[Record]:
+    """All that stands on a topic, of packed records the rows."""
+    with closing(TopicReader(bootstrap, client or {})) as reader:
+        for span in reader.spans(topic, 0, None):
+            yield from reader.read(span)
+
+
+def read_all(bootstrap: str, topic: str, client: Mapping[str, Any] | None = None) -> list[bytes]:
+    """The values of these."""
+    return [record.value for record in records(bootstrap, topic, client)]
 
 
 def decisions(values: Sequence[bytes]) -> dict[tuple[str, str], dict[str, Any]]:
