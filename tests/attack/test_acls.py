@@ -38,7 +38,7 @@ from kafka.protocol.sasl import (
 )
 from kafka_kit import build
 from proxy_kit import Decider, ProxyThread, until
-from stack_kit import read_all
+from stack_kit import new_topics, read_all
 from traffic_kit import fetch_request
 from wire_client import WireClient
 
@@ -165,8 +165,7 @@ async def test_the_collector_of_pulsar_works_under_its_user(secured: Secured) ->
 async def test_the_collector_of_backlogs_works_under_its_user(secured: Secured) -> None:
     """It reports a group of a client's own topic, moves its offset, and writes that down."""
     bootstrap, topic = secured.kafka.bootstrap, "app.backlog"
-    admin = AdminClient({"bootstrap.servers": bootstrap})
-    admin.create_topics([NewTopic(topic, 1)])[topic].result(LIMIT_S)
+    new_topics(bootstrap, topic)
     producer = Producer({"bootstrap.servers": bootstrap})
     for _ in range(10):
         producer.produce(topic, b"x")

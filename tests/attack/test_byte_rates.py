@@ -11,13 +11,13 @@ from typing import Any
 import pytest
 from broker_fixtures import apart
 from cluster_kit import Cluster, fresh
-from confluent_kafka.admin import AdminClient, NewTopic
 from kafka.protocol.consumer import FetchResponse
 from kafka.protocol.metadata import MetadataRequest
 from kafka.protocol.producer import ProduceResponse
 from kafka_kit import build, decode
 from process_kit import MIB, proxy_process
 from proxy_kit import ProxyThread, until
+from stack_kit import new_topics
 from traffic_kit import batch, fetch_request, produce
 from wire_client import Closed, WireClient
 
@@ -66,8 +66,7 @@ def grouped(cluster: Cluster, guard: ProxyThread, **limits: Any) -> str:
     cluster.policies.put(f"resourcegroups.{name}", limits)
     cluster.policies.put(f"namespaces.acme/{name}", {"resourcegroup": name})
     topic = f"acme.{name}.t"
-    admin = AdminClient({"bootstrap.servers": cluster.kafka.bootstrap})
-    admin.create_topics([NewTopic(topic, 1, 1)])[topic].result(20)
+    new_topics(cluster.kafka.bootstrap, topic)
     until(lambda: f"namespaces.acme/{name}" in entries(guard), what="the proxy knows the group")
     guard.await_part(1.0)
     return topic

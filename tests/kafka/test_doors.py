@@ -10,11 +10,12 @@ from typing import Any
 import pytest
 from cluster_kit import Cluster, address, fresh
 from confluent_kafka import Consumer, Producer
-from confluent_kafka.admin import AdminClient, NewTopic
+from confluent_kafka.admin import AdminClient
 from login_kit import Login
 from path_kit import AnnouncingRelay
 from proxy_header_kit import CLIENTS, HEADERS
 from proxy_kit import ProxyThread, until
+from stack_kit import new_topics
 from tls_kit import Authority
 from wire_client import Closed, WireClient
 
@@ -43,8 +44,7 @@ def balanced(proxy: ProxyThread, header: bytes) -> Iterator[str]:
 
 def sent(properties: dict[str, Any], topic: str, count: int, pause_s: float = 0) -> list[bytes]:
     """Send so many records, and get them back."""
-    admin = AdminClient(properties)
-    admin.create_topics([NewTopic(topic, 1, 1)])[topic].result(LIMIT_S)
+    new_topics(properties, topic)
     producer = Producer({**properties, "linger.ms": 0})
     for number in range(count):
         producer.produce(topic, b"%d" % number)

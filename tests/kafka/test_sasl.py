@@ -20,6 +20,7 @@ from kafka.errors import ThrottlingQuotaExceededError
 from kafka.net.sasl.oauth import AbstractTokenProvider
 from login_kit import BEARER_MODULE, CAROL, NEVER, Login, jwt
 from proxy_kit import ProxyThread, until
+from stack_kit import new_topics
 from tls_kit import LOOPBACK, Authority
 from wire_client import Closed, WireClient
 
@@ -276,8 +277,7 @@ def test_a_wait_longer_than_a_session_is_paid_once(
         own.policies.put(path, {"producer_byte_rate": 3_000})
         until(lambda: path in meter._policies.entries)
         proxy.await_part(1)
-        admin = AdminClient(rdkafka(proxy, authority, "SCRAM-SHA-512"))
-        admin.create_topics([NewTopic(name, 1, 1)])[name].result(LIMIT_S)
+        new_topics(rdkafka(proxy, authority, "SCRAM-SHA-512"), name)
         producer, failed = Producer(rdkafka(proxy, authority, "SCRAM-SHA-512")), list[Any]()
         for _ in range(2):
             producer.produce(name, bytes(9_000), on_delivery=lambda error, _: error and failed.append(error))
@@ -326,9 +326,7 @@ def test_the_java_client_renews_its_session(
         "sasl.jaas.config=org.apache.kafka.common.security.scram.ScramLoginModule required"
         f' username="carol" password="{CAROL}";\n'
     )
-    admin = AdminClient(rdkafka(proxy, authority, "SCRAM-SHA-512"))
-    admin.create_topics([NewTopic(name, 1, 1)])[name].result(LIMIT_S)
-    del admin
+    new_topics(rdkafka(proxy, authority, "SCRAM-SHA-512"), name)
     command = java_command(
         "org.apache.kafka.tools.ProducerPerformance", "--topic", name, "--num-records", "1000",
         "--record-size", "100", "--throughput", "100", "--command-config", str(settings),

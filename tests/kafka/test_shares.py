@@ -9,12 +9,12 @@ import pytest
 from broker_fixtures import apart, serving
 from cluster_kit import Cluster, fresh
 from confluent_kafka import Consumer, Producer
-from confluent_kafka.admin import AdminClient, NewTopic
 from kafka import KafkaConsumer, KafkaProducer
 from kafka.protocol.consumer import FetchResponse
 from kafka.protocol.producer import ProduceResponse
 from kafka_kit import decode
 from proxy_kit import Decider, ProxyThread, until
+from stack_kit import new_topics
 from traffic_kit import batch, fetch_request, produce, produce_by_id
 from wire_client import WireClient, metadata_request
 
@@ -60,8 +60,7 @@ def group(cluster: Cluster, shares: Decider) -> Iterator[Callable[..., str]]:
             undo.callback(cluster.policies.put, group_path, None)
             undo.callback(cluster.policies.put, namespace_path, None)
             topic = f"acme.{name}.t"
-            admin = AdminClient({"bootstrap.servers": cluster.kafka.bootstrap})
-            admin.create_topics([NewTopic(topic, 1, 1)])[topic].result(20)
+            new_topics(cluster.kafka.bootstrap, topic)
             # Its leader may be told of it a little later.
             until(lambda: led(cluster, topic), what=f"a leader of {topic}")
             return topic

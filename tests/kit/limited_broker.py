@@ -7,9 +7,10 @@ from typing import Any
 
 import pytest
 from cluster_kit import Cluster, fresh
-from confluent_kafka.admin import AdminClient, NewTopic
+from confluent_kafka.admin import AdminClient
 from counting_relay import CountingRelay
 from proxy_kit import Decider, PolicyWriter, ProxyThread, until
+from stack_kit import new_topics
 from tls_kit import PLAIN, Way
 from traffic_kit import batch, produce
 from wire_client import WireClient
@@ -37,8 +38,7 @@ class World:
         self.cluster, self.topics, self.relay, self.proxy = cluster, topics, relay, proxy
         self.client = {"bootstrap.servers": proxy.bootstrap, "log_level": "0", **way.rdkafka}
         self.topic = fresh("flow")
-        admin = AdminClient({"bootstrap.servers": cluster.kafka.bootstrap})
-        admin.create_topics([NewTopic(self.topic, 4, 1)])[self.topic].result(20)
+        new_topics(cluster.kafka.bootstrap, self.topic, partitions=4)
 
     def limit(self, entry: dict[str, Any]) -> None:
         """Put a limit in force before the broker, and wait until connections are counted."""

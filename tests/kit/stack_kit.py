@@ -14,6 +14,7 @@ from urllib.request import urlopen
 
 import orjson
 import threaded
+from confluent_kafka.admin import AdminClient, NewTopic
 
 from weir.jars.java import java_command
 from weir.logs.topic_reader import Record, TopicReader
@@ -132,6 +133,13 @@ def create(admin: Any, topics: dict[str, int]) -> dict[str, tuple[int, str | Non
     wanted = {name: {"num_partitions": count, "replication_factor": 1} for name, count in topics.items()}
     answer = admin.create_topics(wanted, raise_errors=False)
     return {topic["name"]: (topic["error_code"], topic["error_message"]) for topic in answer["topics"]}
+
+
+def new_topics(where: str | Mapping[str, Any], *names: str, partitions: int = 1, replicas: int = 1) -> None:
+    """Create topics with confluent_kafka; where is a bootstrap address, or all properties of the client."""
+    admin = AdminClient({"bootstrap.servers": where} if isinstance(where, str) else dict(where))
+    for made in admin.create_topics([NewTopic(name, partitions, replicas) for name in names]).values():
+        made.result(COMMAND_LIMIT_S)
 
 
 def records(bootstrap: str, topic: str, client: Mapping[str, Any] | None = None) -> Iterator[Record]:

@@ -15,11 +15,11 @@ from blocked_world import World
 from broker_fixtures import apart, serving
 from cluster_kit import USERS, Cluster, fresh
 from confluent_kafka import Producer
-from confluent_kafka.admin import AdminClient, NewTopic
 from four_clients import CLIENTS, LIMIT_S, Client
 from limited_broker import partition, worlds
 from matrix_clients import OTHERS
 from proxy_kit import ProxyThread, until
+from stack_kit import new_topics
 from tls_kit import Authority, Way
 
 from streaming.contract.topics import Topics
@@ -80,8 +80,7 @@ def put(cluster: Cluster, proxy: ProxyThread, entries: dict[str, Any]) -> None:
 def topic_of(cluster: Cluster, name: str, records: int = 0) -> str:
     """A new topic with so many records, each a batch."""
     direct = {"bootstrap.servers": cluster.kafka.bootstrap, "log_level": "0"}
-    admin = AdminClient(direct)
-    admin.create_topics([NewTopic(name, 1, 1)])[name].result(LIMIT_S)
+    new_topics(direct, name)
     producer = Producer({**direct, "batch.num.messages": 1})
     for _ in range(records):
         producer.produce(name, b"x")
