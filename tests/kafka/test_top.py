@@ -5,9 +5,10 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
 from http.client import HTTPConnection
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 from urllib.parse import quote, urlsplit
 
 import entity_kit as said
@@ -141,7 +142,7 @@ def test_nothing_to_show_is_said(cluster: Cluster, topics: Topics, tmp_path: Pat
     assert gone.returncode == 1 and "none.policies" in gone.stderr
 
 
-class Stream:
+class Stream(AbstractContextManager[Any]):
     """A stream of events that is read."""
 
     def __init__(self, admin: Admin, query: str) -> None:
@@ -158,9 +159,6 @@ class Stream:
             assert line, "the stream has ended"
             if line == f"event: {name}\n":
                 return orjson.loads(self._answer.readline().removeprefix(b"data: "))
-
-    def __enter__(self) -> Self:
-        return self
 
     def __exit__(self, *_: object) -> None:
         self._answer.close()

@@ -4,8 +4,8 @@ import asyncio
 import contextlib
 import time
 from collections.abc import Iterable, Sequence
-from contextlib import closing
-from typing import Any, Self
+from contextlib import AbstractContextManager, closing
+from typing import Any
 
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
@@ -34,7 +34,7 @@ def full_name(topic: str) -> str:
     return Namespaces(PATTERN).full_name(topic)
 
 
-class Looker:
+class Looker(AbstractContextManager[Any]):
     """A KafkaCluster and the loop that it runs in.
 
     Args:
@@ -44,9 +44,6 @@ class Looker:
     def __init__(self, bootstrap: str) -> None:
         self._runner = asyncio.Runner()
         self.cluster = KafkaCluster(Cluster(bootstrap), KafkaBacklogSettings(), Namespaces(PATTERN))
-
-    def __enter__(self) -> Self:
-        return self
 
     def __exit__(self, *_: object) -> None:
         self.cluster.close()

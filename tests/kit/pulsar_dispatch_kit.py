@@ -3,7 +3,7 @@
 import threading
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 
 import pulsar
@@ -112,7 +112,7 @@ def _must(result: Any, _: Any) -> None:
     assert result == pulsar.Result.Ok, result
 
 
-class Reading:
+class Reading(AbstractContextManager[Any]):
     """Consumers that note each message when it comes, in threads of the client's.
 
     Args:
@@ -150,9 +150,6 @@ class Reading:
     def times(self) -> list[float]:
         """When messages came, all consumers together."""
         return sorted(got.at for noted in self.got for got in noted)
-
-    def __enter__(self) -> "Reading":
-        return self
 
     def __exit__(self, *_: object) -> None:
         for made in self._stack:
