@@ -83,13 +83,15 @@ class World(SteadyClock):
         """These policies are in force now."""
         self.meter.set_policies(PolicySet(dict(policies)))
 
-    def block(self, topic: str, policy: str = HOLD, size: float = 10_240) -> None:
-        """A topic's backlog is so large, and its quota 5,000 bytes."""
+    def block(self, topic: str, policy: str = HOLD, size: float = 10_240, ms: float = 0.0) -> None:
+        """A topic's backlog is so large, and its quota 5,000 bytes; then so much time passes."""
         path = f"topics.{topic}"
         if path not in self.known.at(self._wall_ms()).entries:
             enforce(self.known, self._wall_ms(), {path: quota(policy)})
             self.blocks.look()
         self.blocks.take([decision(topic, size, ts=self._wall_ms())])
+        if ms:
+            self.run(ms)
 
     def lift(self, topic: str) -> None:
         """It is inside again."""

@@ -64,8 +64,7 @@ def test_a_partition_is_a_topic_of_its_own() -> None:
     world, link = joined()
     for number in range(3):
         link.make(number, f"{FREE}-partition-{number}")
-    world.block(f"{FREE}-partition-1")
-    world.run(1_000)
+    world.block(f"{FREE}-partition-1", ms=1_000)
     assert [body.producer_id for _, kind, body in link.sent if kind == CLOSE_PRODUCER] == [1]
 
 
@@ -74,8 +73,7 @@ def test_what_the_broker_has_is_acknowledged_before_the_client_is_told() -> None
     world, link = joined(FREE, LIMITED)
     up, down = link.part.up, link.part.down
     link.send(1, 0, 1)
-    world.block(FREE)
-    world.run(1_000)
+    world.block(FREE, ms=1_000)
     link.send(1, 2)
     link.send(2, 0)
     assert (link.arrived(1), link.arrived(2)) == ([0, 1], [0])
@@ -106,8 +104,7 @@ def test_what_waits_here_is_dropped_with_its_producer() -> None:
     world, link = joined(LIMITED, policies=TEN)
     link.send(1, *range(20))
     assert len(link.arrived(1)) == 6
-    world.block(LIMITED)
-    world.run(2_000)
+    world.block(LIMITED, ms=2_000)
     passed = len(link.arrived(1))
     assert world.number("weir_publish_queued_sends") == world.number("weir_publish_queued_bytes") == 0
     assert world.number("weir_publish_unsent_sends_total", reason="blocked") == 20 - passed
@@ -127,8 +124,7 @@ def test_a_producer_that_is_made_while_its_topic_is_blocked_is_closed() -> None:
     world, link = joined()
     first, second = link.ask(1, FREE), link.ask(2, FREE)
     link.down(PRODUCER_SUCCESS, request_id=second, producer_ready=False)
-    world.block(FREE)
-    world.run(2_000)
+    world.block(FREE, ms=2_000)
     assert link.closings() == []
     link.down(PRODUCER_SUCCESS, request_id=first)
     world.run(1_000)
@@ -148,8 +144,7 @@ def test_a_client_is_not_told_before_it_has_the_producer() -> None:
     keeps.answer = kept.append
     link.parts.append(keeps)
     link.make(1, FREE)
-    world.block(FREE)
-    world.run(1_000)
+    world.block(FREE, ms=1_000)
     answer(link)
     assert link.got == [] and [frame[9] for frame in kept] == [PRODUCER_SUCCESS, CLOSE_PRODUCER]
 
@@ -157,8 +152,7 @@ def test_a_client_is_not_told_before_it_has_the_producer() -> None:
 def test_a_broker_that_does_not_answer_keeps_no_client_waiting() -> None:
     """It is told after a while, and its next producer waits until the broker has done with this one."""
     world, link = joined(FREE)
-    world.block(FREE)
-    world.run(1_000 + TOLD_MS)
+    world.block(FREE, ms=1_000 + TOLD_MS)
     assert told(link) == [(1, CONNECTION)]
     world.lift(FREE)
     link.ask(1, FREE)
@@ -174,8 +168,7 @@ def test_one_that_is_never_answered_is_forgotten() -> None:
     """By either side."""
     world, link = joined(FREE, FREE)
     kinds = link.part.up, link.part.down
-    world.block(FREE)
-    world.run(1_000)
+    world.block(FREE, ms=1_000)
     link.down(SUCCESS, request_id=link.closings()[0])
     assert SEND in link.part.up and link.part.held_bytes > 0
     world.run(FORGET_MS)
@@ -190,8 +183,7 @@ def test_one_that_is_never_answered_is_forgotten() -> None:
 def test_a_client_that_closes_it_is_answered() -> None:
     """When the broker has done, once; also when it is told already, and twice as a broker would."""
     world, link = joined(FREE, FREE)
-    world.block(FREE)
-    world.run(1_000)
+    world.block(FREE, ms=1_000)
     wanted = link.close(1)
     assert link.got[-1][0] == PRODUCER_SUCCESS
     again = link.close(1)
@@ -212,8 +204,7 @@ def test_one_that_its_client_is_closing_is_closed_by_that() -> None:
     link.send(1, *range(20))
     wanted = link.close(1)
     assert link.closings() == []
-    world.block(LIMITED)
-    world.run(2_000)
+    world.block(LIMITED, ms=2_000)
     assert link.closings() == [wanted]
     link.down(SUCCESS, request_id=wanted)
     assert (link.got[-1][0], link.got[-1][1].request_id) == (SUCCESS, wanted)
@@ -223,8 +214,7 @@ def test_one_that_its_client_is_closing_is_closed_by_that() -> None:
 def test_a_broker_that_closes_it_too_is_heard_once() -> None:
     """Its own quota, or a topic that moves."""
     world, link = joined(FREE)
-    world.block(FREE)
-    world.run(1_000)
+    world.block(FREE, ms=1_000)
     link.down(CLOSE_PRODUCER, producer_id=1, request_id=CONNECTION)
     link.send(1, 5)
     answer(link)
@@ -249,8 +239,7 @@ def test_producers_are_closed_on_all_connections_so_many_at_a_time() -> None:
 def test_a_connection_that_ends_leaves_nothing() -> None:
     """In the middle of it."""
     world, link = joined(FREE)
-    world.block(FREE)
-    world.run(1_000)
+    world.block(FREE, ms=1_000)
     link.part.close()
     world.links.clear()
     world.lift(FREE)
@@ -260,7 +249,6 @@ def test_a_connection_that_ends_leaves_nothing() -> None:
 def test_nothing_is_looked_at_while_nothing_is_blocked() -> None:
     """SENDs pass as bytes, also beside a block of other topics."""
     world, link = joined(FREE)
-    world.block(LIMITED)
-    world.run(2_000)
+    world.block(LIMITED, ms=2_000)
     assert link.looked_again == 0
     assert link.closings() == []
