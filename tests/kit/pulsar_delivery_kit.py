@@ -149,7 +149,6 @@ class ModelLink(PartLink):
         self._down: deque[bytes] = deque()
         self.part = DeliveryPart(self, world.desk)
         self.parts.append(self.part)
-        self._upto = 0.0
 
     # What the part sees ------------------------------------------------------------------------------------
 
