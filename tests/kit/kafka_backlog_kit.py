@@ -12,6 +12,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from kafka import TopicPartition as KafkaPartition
 from kafka.errors import KafkaError, NoError
 from kafka.structs import OffsetAndMetadata
+from threaded import until
 
 from streaming.collect.backlog.cluster import Eviction, Order, RoundQuestion, RoundResult
 from streaming.collect.kafka.cluster import KafkaCluster
@@ -126,10 +127,7 @@ class Lagging:
     def recreate(self) -> None:
         """Delete the topic and create it anew."""
         self.admin.delete_topics([self.topic])[self.topic].result(LIMIT_S)
-        deadline = time.monotonic() + LIMIT_S
-        while self.topic in self.admin.list_topics(timeout=LIMIT_S).topics:
-            assert time.monotonic() < deadline
-            time.sleep(0.05)
+        until(lambda: self.topic not in self.admin.list_topics(timeout=LIMIT_S).topics, LIMIT_S)
         self.create()
 
     def write(self, count: int, size: int = 100, partition: int = 0, times: Iterable[int] = ()) -> None:
