@@ -28,14 +28,9 @@ from confluent_kafka.admin import (
     NewTopic,
     ResourceType,
 )
+from kafka.protocol import sasl
 from kafka.protocol.admin import DeleteRecordsRequest, DeleteRecordsResponse
 from kafka.protocol.consumer import FetchResponse
-from kafka.protocol.sasl import (
-    SaslAuthenticateRequest,
-    SaslAuthenticateResponse,
-    SaslHandshakeRequest,
-    SaslHandshakeResponse,
-)
 from kafka_kit import build
 from proxy_kit import Decider, ProxyThread, until
 from stack_kit import new_topics, read_all
@@ -257,11 +252,11 @@ def produced(login: dict[str, str], topic: str) -> int:
 def logged_in(secured: Secured, user: str) -> Iterator[WireClient]:
     """A raw connection: librdkafka keeps to itself that it may not read."""
     with WireClient(secured.kafka.sasl_bootstrap, user) as client:
-        client.send(build(SaslHandshakeRequest, 1, mechanism="PLAIN"))
-        client.receive(SaslHandshakeResponse, 1)
+        client.send(build(sasl.SaslHandshakeRequest, 1, mechanism="PLAIN"))
+        client.receive(sasl.SaslHandshakeResponse, 1)
         token = f"\0{user}\0{user}-secret".encode()
-        client.send(build(SaslAuthenticateRequest, 1, auth_bytes=token))
-        assert client.receive(SaslAuthenticateResponse, 1).error_code == 0
+        client.send(build(sasl.SaslAuthenticateRequest, 1, auth_bytes=token))
+        assert client.receive(sasl.SaslAuthenticateResponse, 1).error_code == 0
         yield client
 
 

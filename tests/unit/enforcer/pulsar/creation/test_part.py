@@ -8,15 +8,8 @@ from mutation_kit import decision, settle_down
 from publish_kit import World
 
 from enforcer.pulsar.publish.part import PublishingPart
+from enforcer.wire.pulsar import frames
 from enforcer.wire.pulsar.commands import ServerError, command, parse
-from enforcer.wire.pulsar.frames import (
-    CLOSE_CONSUMER,
-    CLOSE_PRODUCER,
-    PARTITIONED_METADATA_RESPONSE,
-    PRODUCER,
-    PRODUCER_SUCCESS,
-    SUCCESS,
-)
 
 
 async def test_without_a_quota_all_passes_unseen(yard: Yard) -> None:
@@ -25,7 +18,7 @@ async def test_without_a_quota_all_passes_unseen(yard: Yard) -> None:
     assert not client.part.up and not client.part.down
     yard.desk.limit("quotas[user=b]", controller_mutation_rate=1)
     client.part.check(0)
-    assert PRODUCER in client.part.up and client.wire.looked_again == 1
+    assert frames.PRODUCER in client.part.up and client.wire.looked_again == 1
     client.part.check(1_000)
     assert client.wire.looked_again == 1
     yard.desk.limit("quotas[user=b]")
@@ -49,7 +42,7 @@ async def test_a_broker_that_does_not_say_in_time(monkeypatch: pytest.MonkeyPatc
     await asyncio.sleep(0.03)
     await settle_down()
     assert [parse(frame).error for frame in client.wire.down] == [6, 6]
-    assert PARTITIONED_METADATA_RESPONSE in client.part.down
+    assert frames.PARTITIONED_METADATA_RESPONSE in client.part.down
     await client.answer(0)
     await client.answer(0)
     assert len(client.wire.down) == 2 and not client.part.down
@@ -74,7 +67,7 @@ async def test_what_creates_nothing_passes(yard: Yard, client: Client) -> None:
     assert not yard.charged() and not client.wire.up
 
 
-@pytest.mark.parametrize("kind", [CLOSE_PRODUCER, CLOSE_CONSUMER])
+@pytest.mark.parametrize("kind", [frames.CLOSE_PRODUCER, frames.CLOSE_CONSUMER])
 async def test_a_client_that_stops_waiting(yard: Yard, kind: int) -> None:
     """What it closes does not go on, and is not charged; others of its requests do."""
     await yard.drain()
@@ -83,13 +76,13 @@ async def test_a_client_that_stops_waiting(yard: Yard, kind: int) -> None:
     client.wire.parts.insert(0, PublishingPart(client.wire, World().desk))
     await client.answered(client.produce("p"), None)
     await client.answered(client.subscribe("c"), None)
-    field = "producer_id" if kind == CLOSE_PRODUCER else "consumer_id"
+    field = "producer_id" if kind == frames.CLOSE_PRODUCER else "consumer_id"
     assert await client.give(command(kind, request_id=9, **{field: 2}))
     assert len(client.part._tasks) == 2
     assert await client.give(command(kind, request_id=9, **{field: 1}))
     assert len(client.part._tasks) == 1
     await yard.bureau.pass_ms(9_000)
-    assert [client.asked().topic] == (["c"] if kind == CLOSE_PRODUCER else ["p"])
+    assert [client.asked().topic] == (["c"] if kind == frames.CLOSE_PRODUCER else ["p"])
     assert len(yard.charged()) == 1 and not client.wire.up
 
 
@@ -103,12 +96,12 @@ async def test_a_client_that_closes_before_it_hears_the_answer() -> None:
     assert not client.wire.down
     # In one read: nothing of ours runs between them.
     close, again = (
-        command(CLOSE_PRODUCER, request_id=2, producer_id=1),
-        command(PRODUCER, request_id=3, producer_id=1, topic="p"),
+        command(frames.CLOSE_PRODUCER, request_id=2, producer_id=1),
+        command(frames.PRODUCER, request_id=3, producer_id=1, topic="p"),
     )
     assert [client.wire.shown(frame, up=True) for frame in (close, again)] == [close, again]
-    assert await client.reply(SUCCESS, request_id=2)
-    assert await client.reply(PRODUCER_SUCCESS, request_id=3)
+    assert await client.reply(frames.SUCCESS, request_id=2)
+    assert await client.reply(frames.PRODUCER_SUCCESS, request_id=3)
     yard.desk.acknowledge()
     await settle_down()
     assert not client.wire.down and not client.part._tasks and not client.part._withheld
