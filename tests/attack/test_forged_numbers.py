@@ -88,9 +88,7 @@ def test_forged_decisions_are_not_used(cluster: Cluster, asked: Any) -> None:
     assert errors(client.receive(topics.CreateTopicsResponse, 7)) == {topic: 0}
 
 
-def test_forged_balances_are_not_used(
-    cluster: Cluster, proxy: ProxyThread, wire: Connect
-) -> None:
+def test_forged_balances_are_not_used(cluster: Cluster, proxy: ProxyThread, wire: Connect) -> None:
     """Nobody gets out of debt by a statement whose numbers no law has made."""
     name = fresh("debtor")
     subject = cluster.limit(proxy, name, controller_mutation_rate=0.01, decide="local")

@@ -36,9 +36,7 @@ def admin(up: Up, client_id: str) -> KafkaAdminClient:
 
 def ask(up: Up, method: str, path: str, body: bytes | None = None) -> bytes:
     """What the admin API answers; fails where it refuses."""
-    asked = Request(
-        f"{up.ready['admin']}{path}", body, {"Content-Type": "application/json"}, method=method
-    )
+    asked = Request(f"{up.ready['admin']}{path}", body, {"Content-Type": "application/json"}, method=method)
     with urlopen(asked, timeout=20) as answer:
         return bytes(answer.read())
 

@@ -57,9 +57,7 @@ def test_pulsar_admin_works_as_it_is(cluster: Cluster, topics: Topics, tmp_path:
 
 
 @pytest.mark.soak
-def test_pulsar_admin_sets_dispatch_rates_as_it_is(
-    cluster: Cluster, topics: Topics, tmp_path: Path
-) -> None:
+def test_pulsar_admin_sets_dispatch_rates_as_it_is(cluster: Cluster, topics: Topics, tmp_path: Path) -> None:
     """Of namespaces, topics, subscriptions and brokers: set, get, what applies, remove."""
     with Admin(cluster.kafka.bootstrap, tmp_path / "admin", topics.prefix) as admin:
 

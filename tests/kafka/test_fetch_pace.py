@@ -94,9 +94,7 @@ def test_consumers_that_ask_for_much_read_evenly(
     """No gap of seconds, and all of the rate, whatever they ask for at once or wait for: both at a time."""
     names = [limited(cluster, proxy, by) for by in ("user", "group")]
     with ThreadPoolExecutor() as pool:
-        read = [
-            pool.submit(arrivals, proxy.bootstrap, f"acme.{name}.t", name, **settings) for name in names
-        ]
+        read = [pool.submit(arrivals, proxy.bootstrap, f"acme.{name}.t", name, **settings) for name in names]
     for found in (one.result() for one in read):
         began = found[0][0]
         gaps = [later - earlier for (earlier, _), (later, _) in pairwise(found)]

@@ -168,9 +168,7 @@ def test_the_user_who_logs_in_feels_the_limit(
 
 
 @pytest.mark.parametrize("client", ["librdkafka", pytest.param("kafka-python", marks=pytest.mark.soak)])
-def test_plain_without_tls_is_refused_in_words(
-    cluster: Cluster, client: str, proxy_with: Secured
-) -> None:
+def test_plain_without_tls_is_refused_in_words(cluster: Cluster, client: str, proxy_with: Secured) -> None:
     """What people see names the setting; the password is not sent."""
     proxy = proxy_with(sasl=True, sasl_plain_without_tls=False)
     said: list[str] = []
@@ -315,9 +313,7 @@ def test_librdkafka_renews_its_session(proxy: ProxyThread, authority: Authority,
 
 
 @pytest.mark.soak
-def test_the_java_client_renews_its_session(
-    proxy: ProxyThread, authority: Authority, tmp_path: Path
-) -> None:
+def test_the_java_client_renews_its_session(proxy: ProxyThread, authority: Authority, tmp_path: Path) -> None:
     """A producer that runs for several lives of a session makes no connection more."""
     name, settings = fresh("java"), tmp_path / "client.properties"
     settings.write_text(

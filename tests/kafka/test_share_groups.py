@@ -59,9 +59,7 @@ def limited(start: Start, topic: str, group: str, limit: int, size: int = 0) -> 
     return running, counted
 
 
-def measured(
-    cluster: Cluster, start: Start, client: Client, limit: int, per_batch: int, count: int
-) -> float:
+def measured(cluster: Cluster, start: Start, client: Client, limit: int, per_batch: int, count: int) -> float:
     """What a share group gets in a second, each record once and none for the second time."""
     topic, group = fresh("shared"), fresh("members")
     filled(cluster.kafka.bootstrap, topic, count, per_batch)
@@ -307,9 +305,7 @@ RATE, SIZE, FOR_S = 20_000, 1_000, 30
 
 
 @pytest.mark.soak
-def test_a_byte_rate_spends_no_deliveries(
-    cluster: Cluster, proxy_with: Start, say: Say
-) -> None:
+def test_a_byte_rate_spends_no_deliveries(cluster: Cluster, proxy_with: Start, say: Say) -> None:
     """Kafka's own throttle acquires first and answers empty; ours waits before. The same rate of both."""
     proxy, rated = proxy_with(), fresh("rated")
     path = f"quotas[user=ANONYMOUS,client-id={rated}]"
@@ -368,9 +364,7 @@ def test_two_proxies_hold_one_limit(cluster: Cluster) -> None:
         with serving(own, id="one") as one, serving(own, id="two") as two:
             for each in (one, two):
                 until(lambda each=each: knows(each, topic, group), what="the limit, and the other proxy")
-            got = [
-                Member(java(each.bootstrap, group, topic, count, 20)) for each in (one, two)
-            ]
+            got = [Member(java(each.bootstrap, group, topic, count, 20)) for each in (one, two)]
             arrivals = sorted(each for its in got for each in its.arrivals())
     assert len({each.offset for each in arrivals}) == len(arrivals)
     whole = {each.at_ms // 1_000 for each in arrivals}

@@ -222,9 +222,7 @@ def test_a_producer_without_acks_waits_too(
 
 
 def test_produce_by_an_id_that_the_proxy_has_not_seen(
-    cluster: Cluster,
-    proxy_with: Callable[..., ProxyThread],
-    group: Callable[..., str],
+    cluster: Cluster, proxy_with: Callable[..., ProxyThread], group: Callable[..., str]
 ) -> None:
     """It is looked up on the client's connection; the first response is throttled already."""
     topic = group(publishRateInMsgs=100)

@@ -131,11 +131,7 @@ class Decider(Threaded):
     """
 
     def __init__(
-        self,
-        bootstrap: str,
-        topics: Topics,
-        law: str = "mutation",
-        client: Mapping[str, str] | None = None,
+        self, bootstrap: str, topics: Topics, law: str = "mutation", client: Mapping[str, str] | None = None
     ) -> None:
         super().__init__(self._run, name="decider", limit_s=WAIT_S)
         self._properties = {**(client or {}), "bootstrap.servers": bootstrap, "log_level": "0"}

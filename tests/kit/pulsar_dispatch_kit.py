@@ -68,9 +68,7 @@ class Limited:
 
 
 @contextmanager
-def limited(
-    pulsar_: LocalPulsar, own: dict[str, Any] | None = None, **settings: Any
-) -> Iterator[Limited]:
+def limited(pulsar_: LocalPulsar, own: dict[str, Any] | None = None, **settings: Any) -> Iterator[Limited]:
     """A proxy of its own before a broker; settings as of `bare_proxy`."""
     with bare_proxy(pulsar_.service, own=own, **settings) as proxy:
         yield Limited(proxy)
@@ -140,11 +138,7 @@ class Reading(AbstractContextManager[Any]):
             noted.append(Got(time.monotonic(), message.data(), message.topic_name()))
             consumer.acknowledge(message)
 
-        options = {
-            "initial_position": pulsar.InitialPosition.Earliest,
-            "message_listener": note,
-            **options,
-        }
+        options = {"initial_position": pulsar.InitialPosition.Earliest, "message_listener": note, **options}
         return self._clients[-1].subscribe(self.topic, subscription, **options)
 
     def times(self) -> list[float]:

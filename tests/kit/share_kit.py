@@ -90,9 +90,7 @@ def _change(bootstrap: str, key: int, body: Fields, said: str) -> None:
 def filled(bootstrap: str, topic: str, count: int, per_batch: int = 1, size: int = 100) -> None:
     """A new topic with so many records, in batches of one size."""
     new_topics(bootstrap, topic)
-    producer = Producer(
-        {"bootstrap.servers": bootstrap, "linger.ms": 1_000, "batch.num.messages": per_batch}
-    )
+    producer = Producer({"bootstrap.servers": bootstrap, "linger.ms": 1_000, "batch.num.messages": per_batch})
     for number in range(count):
         producer.produce(topic, b"%0*d" % (size, number))
         producer.poll(0)

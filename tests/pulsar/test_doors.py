@@ -14,9 +14,7 @@ from weir.stack.pulsar import LocalPulsar
 AGED = {"connection_age_max_s": 1}
 
 
-@pytest.mark.parametrize(
-    "more", [{}, pytest.param(AGED, marks=pytest.mark.soak)], ids=["lasting", "aged"]
-)
+@pytest.mark.parametrize("more", [{}, pytest.param(AGED, marks=pytest.mark.soak)], ids=["lasting", "aged"])
 def test_a_client_behind_a_load_balancer_is_served(
     pulsar: LocalPulsar, admin: Admin, more: dict[str, int]
 ) -> None:

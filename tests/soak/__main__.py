@@ -96,9 +96,7 @@ def once(seed: int, seconds: float, faults: list[Fault]) -> int:
     return status
 
 
-def run(
-    rig: Rig, told: Recorder, folder: Path, seed: int, seconds: float, faults: list[Fault]
-) -> None:
+def run(rig: Rig, told: Recorder, folder: Path, seed: int, seconds: float, faults: list[Fault]) -> None:
     """Load and faults, to the last fault's end."""
     if not rig.small_disk:
         say("no small disk can be mounted here: the checkpoint's is not filled, nor made read-only")
@@ -191,10 +189,7 @@ def replay(rig: Rig, folder: Path, recorded: list[Entry]) -> tuple[int, str]:
     policies.write_text("version: 1\n")
     told.write_bytes(b"".join(orjson.dumps(one) + b"\n" for one in recorded))
     words = ["replay", "--policies", policies, "--events", dump, "--out", folder / "again.jsonl"]
-    for command in (
-        ["dump", "--kafka", rig.kafka.bootstrap, "--out", dump],
-        [*words, "--decisions", told],
-    ):
+    for command in (["dump", "--kafka", rig.kafka.bootstrap, "--out", dump], [*words, "--decisions", told]):
         done = subprocess.run(
             [sys.executable, "-m", "weir", *map(str, command)], cwd=ROOT, capture_output=True, text=True,
             timeout=REPLAY_S, check=False,

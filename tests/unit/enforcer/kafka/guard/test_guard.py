@@ -12,12 +12,7 @@ from enforcer.core.metrics import Metrics
 from enforcer.core.settings import Alter, ProxySettings
 from enforcer.kafka.guard.answers import AnswerFilter
 from enforcer.kafka.guard.apis import APIS, FILTERED, REFUSED
-from enforcer.kafka.guard.guard import (
-    CONSUMER_GROUP_HEARTBEAT,
-    Guard,
-    api_versions_refusal,
-    names_none_of,
-)
+from enforcer.kafka.guard.guard import CONSUMER_GROUP_HEARTBEAT, Guard, api_versions_refusal, names_none_of
 from enforcer.kafka.guard.protected import GuardVerdict, OwnTopics
 from enforcer.kafka.guard.refusals import RemovedEntry, add
 from enforcer.kafka.guard.rules import RULES, SHOWN, TRANSACTION_OF, Kind, Rule, rules_of

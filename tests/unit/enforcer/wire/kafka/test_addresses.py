@@ -96,9 +96,7 @@ def test_find_coordinator(version: int) -> None:
 @pytest.mark.parametrize("version", range(3))
 def test_describe_cluster(version: int) -> None:
     """Brokers are rewritten in all versions, fenced ones too."""
-    brokers = [
-        {"broker_id": node, "host": "b", "port": node, "is_fenced": node == 2} for node in (1, 2)
-    ]
+    brokers = [{"broker_id": node, "host": "b", "port": node, "is_fenced": node == 2} for node in (1, 2)]
     fields = {"cluster_id": "c", "controller_id": 1, "error_message": "none"}
     message = build(DescribeClusterResponse, version, brokers=brokers, **fields)
     ports = Ports()
@@ -121,9 +119,7 @@ RECORDS = st.one_of(st.just(b""), st.binary(max_size=30), st.just(bytes(40)), st
 
 def endpoints_of(rows: list[tuple[int, str, int, str | None]]) -> dict[str, Any]:
     """The tagged field, absent when empty."""
-    nodes = [
-        {"node_id": node, "host": host, "port": port, "rack": rack} for node, host, port, rack in rows
-    ]
+    nodes = [{"node_id": node, "host": host, "port": port, "rack": rack} for node, host, port, rack in rows]
     return {"node_endpoints": nodes} if nodes else {}
 
 

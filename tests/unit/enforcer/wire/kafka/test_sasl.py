@@ -142,9 +142,7 @@ def refused(client: Client, mechanism: str, token: bytes, reason: str) -> None:
 
 
 @each("version", range(3))
-@each(
-    "extensions", [b",tokenauth=true", b",x=y,tokenauth=TRUE", b",tokenauth=no,tokenauth=True"]
-)
+@each("extensions", [b",tokenauth=true", b",x=y,tokenauth=TRUE", b",tokenauth=no,tokenauth=True"])
 def test_delegation_tokens(version: int, extensions: bytes) -> None:
     """A token's owner is not visible: refused, unless its id may stand for a user (KIP-48)."""
     first = b"n,,n=token-id,r=x" + extensions
