@@ -4,8 +4,6 @@ The commands come from that page and are carried out by Kafka's own tools, so th
 """
 
 import json
-import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, redirect_stdout
 from dataclasses import dataclass
@@ -33,7 +31,7 @@ from kafka.protocol.admin import DeleteRecordsRequest, DeleteRecordsResponse
 from kafka.protocol.consumer import FetchResponse
 from kafka_kit import build
 from proxy_kit import Decider, ProxyThread, until
-from stack_kit import new_topics, read_all
+from stack_kit import new_topics, read_all, weir
 from traffic_kit import fetch_request
 from wire_client import WireClient
 
@@ -111,10 +109,7 @@ class Secured:
             with redirect_stdout(StringIO()) as out:
                 assert main(command) == 0
             return out.getvalue()
-        done = subprocess.run(
-            [sys.executable, "-m", "weir", *command],
-            capture_output=True, text=True, timeout=60, check=False,
-        )  # fmt: skip
+        done = weir(*command)
         assert done.returncode == 0, done.stderr
         return done.stdout + done.stderr
 

@@ -2,8 +2,6 @@
 
 import logging
 import re
-import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from dataclasses import replace
@@ -17,6 +15,7 @@ from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient
 from prometheus_client import Gauge
 from proxy_kit import PolicyWriter, ProxyThread, until
+from stack_kit import weir
 
 from streaming.contract.errors import WeirError
 from streaming.contract.topics import Cluster as Home
@@ -125,12 +124,8 @@ def test_a_topic_that_others_bring_back_is_told_loudly(
     with pytest.raises(WeirError, match="has 3 partitions"):
         home = Home(cluster.kafka.bootstrap, topics)
         change_policies(home, lambda _log: [Update(path="broker", value={})], origin="apply")
-    command = [sys.executable, "-m", "weir", "admin", "--kafka", cluster.kafka.bootstrap, "--listen"]
-    settings = str(Path(api._ready_file).with_name("weir.yaml"))
-    done = subprocess.run(
-        [*command, "127.0.0.1:0", "--settings", settings],
-        capture_output=True, text=True, timeout=30, check=False,
-    )  # fmt: skip
+    words = ["--settings", str(Path(api._ready_file).with_name("weir.yaml")), "--listen", "127.0.0.1:0"]
+    done = weir("admin", "--kafka", cluster.kafka.bootstrap, *words, limit_s=30)
     assert done.returncode == 1 and "has 3 partitions; Weir needs 1" in done.stderr
 
 

@@ -2,7 +2,6 @@
 
 import json
 import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
@@ -14,6 +13,7 @@ from urllib.parse import quote, urlsplit
 import entity_kit as said
 import orjson
 import pytest
+import stack_kit
 from admin_process_kit import Admin
 from cluster_kit import Cluster, fresh
 from confluent_kafka import Producer
@@ -39,8 +39,7 @@ def admin(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterato
 
 def weir(cluster: Cluster, *words: str) -> subprocess.CompletedProcess[str]:
     """Run a command on the cluster."""
-    command = [sys.executable, "-m", "weir", *words, "--kafka", cluster.kafka.bootstrap]
-    return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    return stack_kit.weir(*words, "--kafka", cluster.kafka.bootstrap)
 
 
 def top(cluster: Cluster, *words: str) -> subprocess.CompletedProcess[str]:

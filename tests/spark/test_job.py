@@ -2,8 +2,6 @@
 
 import os
 import signal
-import subprocess
-import sys
 import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,7 +13,7 @@ from confluent_kafka.admin import AdminClient
 from job_broker_kit import USERS, WAIT_S, Broker, check_dead_letters, load
 from job_kit import Job
 from spark_kit import TOPICS
-from stack_kit import until
+from stack_kit import until, weir
 
 from streaming.columns.records import Records
 from streaming.contract.topics import Cluster
@@ -173,7 +171,6 @@ def test_a_job_without_its_broker_says_so_in_one_line(tmp_path: Path) -> None:
     """Nothing listens: exit 1 within the limit."""
     settings = tmp_path / "weir.yaml"
     settings.write_text("job: {topics_timeout_s: 1}\n")
-    command = [sys.executable, "-m", "weir", "job", "--kafka", "127.0.0.1:1", "--settings", str(settings)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=WAIT_S, check=False)
+    done = weir("job", "--kafka", "127.0.0.1:1", "--settings", str(settings))
     assert done.returncode == 1
     assert len(done.stderr.splitlines()) == 1
