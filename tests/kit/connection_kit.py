@@ -145,16 +145,6 @@ class FakeUpstream(Upstream):
         return frames_of(self.data)
 
 
-def _dispatch_of(desk: Desk, meter: Meter) -> Dispatch:
-    """Dispatch rates by the desk's clock and policies; what is reported of them goes nowhere."""
-    return Dispatch(replace(desk.context, metrics=Metrics(10)), meter)
-
-
-def _blocks_of(desk: Desk) -> Blocks:
-    """Blocks of producers by the desk's clock and policies; what is logged of them stands in its events."""
-    return Blocks(desk.context)
-
-
 class Rig:
     """A connection between a fake client and a fake broker.
 
@@ -169,14 +159,16 @@ class Rig:
         self.desk = desk
         self.meter = Meter(desk.settings, desk.coordinator.clock) if beside is None else beside.meter
         self.frame_meter = FrameMeter(self.meter) if beside is None else beside.frame_meter
-        self.dispatch = _dispatch_of(desk, self.meter) if beside is None else beside.dispatch
+        # What is reported of deliveries goes nowhere; what is logged of blocks stands in the desk's events.
+        own = replace(desk.context, metrics=Metrics(10))
+        self.dispatch = Dispatch(own, self.meter) if beside is None else beside.dispatch
         self.brokers = Brokers(
             listen_host="", advertise="", port_base=0, brokers_max=0, serve=lambda _socket, _broker: None
         )
         self.fetch_context = FetchContext(
             self.dispatch, desk.settings, desk.metrics, self.brokers, self.frame_meter.names, self.now_ms
         )
-        blocks = _blocks_of(desk) if beside is None else beside.partition_blocks.blocks
+        blocks = Blocks(desk.context) if beside is None else beside.partition_blocks.blocks
         self.partition_blocks = PartitionBlocks(blocks, self.frame_meter.names, self.fetch_context.topic)
         self.protected = OwnTopics(Topics(), desk.settings.protect_topics)
         self.rewrite, self.repeats = AnswerFilter(self.protected, self.brokers.rewrite), self.brokers.repeats
