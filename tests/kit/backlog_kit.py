@@ -7,6 +7,7 @@ from typing import Any
 import orjson
 from cluster_kit import Cluster
 from confluent_kafka import Consumer, Producer, TopicPartition
+from counted_kit import full_name as full
 from proxy_kit import WAIT_S, PolicyWriter, ProxyThread, until
 
 from enforcer.laws.backlog.blocks import Blocks
@@ -20,11 +21,6 @@ _numbers = itertools.count(1)
 def now_ms() -> int:
     """The time, ms since the epoch."""
     return time.time_ns() // 1_000_000
-
-
-def full(topic: str) -> str:
-    """What a Kafka topic of a test is called in policies."""
-    return f"persistent://public/default/{topic}"
 
 
 def quota(policy: str = HOLD, limit: int = 5_000, **more: Any) -> dict[str, Any]:

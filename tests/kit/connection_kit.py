@@ -8,6 +8,7 @@ from typing import Any, cast
 
 from clock_kit import Timer
 from context_kit import SERVER_NAME
+from kafka_kit import framed
 from mutation_kit import Desk
 
 from enforcer.core import bounds
@@ -38,11 +39,6 @@ from enforcer.laws.shares.meter import Meter
 from streaming.contract.topics import Topics
 
 METADATA, PRODUCE, API_VERSIONS = 3, 0, 18
-
-
-def framed(payload: bytes) -> bytes:
-    """A frame with its length."""
-    return struct.pack(">i", len(payload)) + payload
 
 
 def header(key: int, version: int, correlation_id: int) -> bytes:
