@@ -4,8 +4,6 @@ The commands come from that page and are carried out by Kafka's own tools, so th
 """
 
 import json
-import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, redirect_stdout
 from dataclasses import dataclass
@@ -28,16 +26,12 @@ from confluent_kafka.admin import (
     NewTopic,
     ResourceType,
 )
+from kafka.protocol import sasl
 from kafka.protocol.admin import DeleteRecordsRequest, DeleteRecordsResponse
 from kafka.protocol.consumer import FetchResponse
-from kafka.protocol.sasl import (
-    SaslAuthenticateRequest,
-    SaslAuthenticateResponse,
-    SaslHandshakeRequest,
-    SaslHandshakeResponse,
-)
 from kafka_kit import build
 from proxy_kit import Decider, ProxyThread, until
+from stack_kit import new_topics, read_all, weir
 from traffic_kit import fetch_request
 from wire_client import WireClient
 
@@ -52,7 +46,6 @@ from streaming.contract.namespaces import Namespaces
 from streaming.contract.topics import Cluster, Topics
 from streaming.kafka_io.weir_topics import look
 from weir.cli import main
-from weir.logs.topic_reader import TopicReader
 from weir.stack.kafka import LocalKafka, Sasl
 from weir.stack.topics import ensure_topics
 
@@ -116,10 +109,7 @@ class Secured:
             with redirect_stdout(StringIO()) as out:
                 assert main(command) == 0
             return out.getvalue()
-        done = subprocess.run(
-            [sys.executable, "-m", "weir", *command],
-            capture_output=True, text=True, timeout=60, check=False,
-        )  # fmt: skip
+        done = weir(*command)
         assert done.returncode == 0, done.stderr
         return done.stdout + done.stderr
 
@@ -165,8 +155,7 @@ async def test_the_collector_of_pulsar_works_under_its_user(secured: Secured) ->
 async def test_the_collector_of_backlogs_works_under_its_user(secured: Secured) -> None:
     """It reports a group of a client's own topic, moves its offset, and writes that down."""
     bootstrap, topic = secured.kafka.bootstrap, "app.backlog"
-    admin = AdminClient({"bootstrap.servers": bootstrap})
-    admin.create_topics([NewTopic(topic, 1)])[topic].result(LIMIT_S)
+    new_topics(bootstrap, topic)
     producer = Producer({"bootstrap.servers": bootstrap})
     for _ in range(10):
         producer.produce(topic, b"x")
@@ -197,7 +186,6 @@ async def test_the_collector_of_backlogs_works_under_its_user(secured: Secured) 
 
 def test_weir_works_under_its_users(secured: Secured, proxy: ProxyThread, tmp_path: Path) -> None:
     """Limits by command, API and from the cluster, requests decided, shares' topics read, logs shown."""
-    assert proxy.proxy is not None
     until(proxy.proxy.enforcement.ready.is_set, what="a decided probe")
     assert proxy.proxy.recent_topics.default_partitions == 1
     policies = tmp_path / "policies.yaml"
@@ -213,7 +201,7 @@ def test_weir_works_under_its_users(secured: Secured, proxy: ProxyThread, tmp_pa
         assert "cannot be looked at" not in admin.log
     secured.weir("weir-policies", "collect", "--once", backlog={"enabled": False})
     assert "mallory" in secured.weir("weir-reader", "policy", "get")
-    until(lambda: proxy.proxy and proxy.proxy.coordinator.quota("mallory", "") is not None)
+    until(lambda: proxy.proxy.coordinator.quota("mallory", "") is not None)
     client = AdminClient({**secured.login("mallory"), "bootstrap.servers": proxy.bootstrap})
     asked = client.create_topics([NewTopic("app.1", 5), NewTopic("app.2", 5)], request_timeout=LIMIT_S)
     # librdkafka knows no rejection: it is created, and mallory waits.
@@ -233,11 +221,7 @@ def test_weir_works_under_its_users(secured: Secured, proxy: ProxyThread, tmp_pa
 
 def shown(secured: Secured, topic: str) -> list[bytes]:
     """What is on a topic, read as `weir tail` and `weir dump` do."""
-    reader = TopicReader(secured.kafka.sasl_bootstrap, secured.login("weir-reader"))
-    try:
-        return [record.value for span in reader.spans(topic, 0, None) for record in reader.read(span)]
-    finally:
-        reader.close()
+    return read_all(secured.kafka.sasl_bootstrap, topic, secured.login("weir-reader"))
 
 
 def code_of(call: Callable[..., Any], *given: Any) -> int:
@@ -263,11 +247,11 @@ def produced(login: dict[str, str], topic: str) -> int:
 def logged_in(secured: Secured, user: str) -> Iterator[WireClient]:
     """A raw connection: librdkafka keeps to itself that it may not read."""
     with WireClient(secured.kafka.sasl_bootstrap, user) as client:
-        client.send(build(SaslHandshakeRequest, 1, mechanism="PLAIN"))
-        client.receive(SaslHandshakeResponse, 1)
+        client.send(build(sasl.SaslHandshakeRequest, 1, mechanism="PLAIN"))
+        client.receive(sasl.SaslHandshakeResponse, 1)
         token = f"\0{user}\0{user}-secret".encode()
-        client.send(build(SaslAuthenticateRequest, 1, auth_bytes=token))
-        assert client.receive(SaslAuthenticateResponse, 1).error_code == 0
+        client.send(build(sasl.SaslAuthenticateRequest, 1, auth_bytes=token))
+        assert client.receive(sasl.SaslAuthenticateResponse, 1).error_code == 0
         yield client
 
 

@@ -11,13 +11,13 @@ from typing import Any
 import pytest
 from broker_fixtures import apart
 from cluster_kit import Cluster, fresh
-from confluent_kafka.admin import AdminClient, NewTopic
 from kafka.protocol.consumer import FetchResponse
 from kafka.protocol.metadata import MetadataRequest
 from kafka.protocol.producer import ProduceResponse
 from kafka_kit import build, decode
 from process_kit import MIB, proxy_process
 from proxy_kit import ProxyThread, until
+from stack_kit import new_topics
 from traffic_kit import batch, fetch_request, produce
 from wire_client import Closed, WireClient
 
@@ -66,8 +66,7 @@ def grouped(cluster: Cluster, guard: ProxyThread, **limits: Any) -> str:
     cluster.policies.put(f"resourcegroups.{name}", limits)
     cluster.policies.put(f"namespaces.acme/{name}", {"resourcegroup": name})
     topic = f"acme.{name}.t"
-    admin = AdminClient({"bootstrap.servers": cluster.kafka.bootstrap})
-    admin.create_topics([NewTopic(topic, 1, 1)])[topic].result(20)
+    new_topics(cluster.kafka.bootstrap, topic)
     until(lambda: f"namespaces.acme/{name}" in entries(guard), what="the proxy knows the group")
     guard.await_part(1.0)
     return topic
@@ -75,19 +74,16 @@ def grouped(cluster: Cluster, guard: ProxyThread, **limits: Any) -> str:
 
 def entries(proxy: ProxyThread) -> Any:
     """The policies that a proxy meters by."""
-    assert proxy.proxy is not None
     return proxy.proxy.meter._policies.entries
 
 
 def account(proxy: ProxyThread, topic: str) -> Account:
     """A group's account."""
-    assert proxy.proxy is not None
     return proxy.proxy.meter.accounts[topic.split(".")[1]]
 
 
 def debt(proxy: ProxyThread, topic: str) -> float:
     """The largest debt of a group, as seconds of its limit."""
-    assert proxy.proxy is not None
     found = proxy.proxy.meter.accounts.get(topic.split(".")[1])
     if found is None:
         return 0.0
@@ -111,17 +107,23 @@ def offset_of(cluster: Cluster, topic: str) -> int:
         return int(read.responses[0].partitions[0].high_watermark)
 
 
-def error_of(client: WireClient, version: int = 9) -> int:
+def error_of(client: WireClient) -> int:
     """Error of the next Produce response."""
-    read = decode(ProduceResponse, version, client.receive_frame())
+    read = decode(ProduceResponse, 9, client.receive_frame())
     return int(read.responses[0].partition_responses[0].error_code)
 
 
-def one_connection_per_request(guard: ProxyThread, topic: str, until_s: float) -> None:
+def written(client: WireClient, topic: str, data: bytes) -> int:
+    """Produce it, and wait for the answer; its error."""
+    client.send_frame(produce(9, {topic: [data]})[0])
+    return error_of(client)
+
+
+def one_connection_per_request(guard: ProxyThread, topic: str, until_s: float, name: str = "tests") -> None:
     """Connect, produce, wait for the answer as long as it is worth it, connect anew."""
-    frame = produce(9, {topic: [BATCH]})[0]
+    frame = produce(9, {topic: [BATCH]}, client_id=name)[0]
     while (left_s := until_s - time.monotonic()) > 0:
-        with WireClient(guard.bootstrap) as client:
+        with WireClient(guard.bootstrap, name) as client:
             client.send_frame(frame)
             try:
                 client.receive_frame(left_s)
@@ -147,8 +149,7 @@ def test_connections_made_ready_before(
     with ExitStack() as stack:
         clients = [stack.enter_context(WireClient(guard.bootstrap)) for _ in range(40)]
         for client in clients:
-            client.send_frame(produce(9, {topic: [batch(1)]})[0])
-            assert error_of(client) == 0
+            assert written(client, topic, batch(1)) == 0
         before = offset_of(cluster, topic)
         for client in clients:
             client.send_frame(produce(9, {topic: [BATCH]})[0])
@@ -165,19 +166,8 @@ def test_a_byte_rate_of_a_user(cluster: Cluster, guard: ProxyThread) -> None:
     until(lambda: path in entries(guard), what="the quota")
     with WireClient(guard.bootstrap) as client:
         client.metadata([topic], 4, create=True)
-    frame = produce(9, {topic: [BATCH]}, client_id=name)[0]
     until_s = time.monotonic() + ATTACK_S
-
-    def attack() -> None:
-        while (left_s := until_s - time.monotonic()) > 0:
-            with WireClient(guard.bootstrap, name) as client:
-                client.send_frame(frame)
-                try:
-                    client.receive_frame(left_s)
-                except TimeoutError:
-                    return
-
-    together(8, attack)
+    together(8, lambda: one_connection_per_request(guard, topic, until_s, name))
     cluster.policies.put(path, None)
     assert offset_of(cluster, topic) * len(BATCH) <= LIMIT * (ATTACK_S + 1.0) + 2 * len(BATCH)
 
@@ -187,8 +177,7 @@ def test_many_fetches_at_once(cluster: Cluster, guard: ProxyThread, group: Calla
     topic = group(dispatchRateInBytes=LIMIT)
     with WireClient(cluster.kafka.bootstrap) as direct:
         for _ in range(3):
-            direct.send_frame(produce(9, {topic: [BATCH]})[0])
-            assert error_of(direct) == 0
+            assert written(direct, topic, BATCH) == 0
     got = []
     until_s = time.monotonic() + ATTACK_S
 
@@ -225,11 +214,9 @@ def test_a_lie_about_counts(cluster: Cluster, guard: ProxyThread, group: Callabl
     """A batch counts for no more than its bytes can hold, and for nothing once the broker has refused it."""
     topic = group(publishRateInMsgs=1_000)
     with WireClient(guard.bootstrap) as client:
-        client.send_frame(produce(9, {topic: [lying()]})[0])
-        assert error_of(client) != 0
+        assert written(client, topic, lying()) != 0
         assert debt(guard, topic) == 0 and account(guard, topic).refunded[0] == account(guard, topic).used[0]
-        client.send_frame(produce(9, {topic: [batch(3)]})[0])
-        assert error_of(client) == 0
+        assert written(client, topic, batch(3)) == 0
     assert account(guard, topic).used[0] - account(guard, topic).refunded[0] == 3
 
 
@@ -269,7 +256,6 @@ def test_nobody_is_charged_before_authentication(cluster: Cluster, group: Callab
                     for _ in range(3):
                         client.send_frame(produce(9, {topic: [batch(5_000)]}, acks)[0])
                 assert client.closed_within(5.0)
-        assert guard.proxy is not None
         assert topic.split(".")[1] not in guard.proxy.meter.accounts
 
 
@@ -278,13 +264,11 @@ def test_a_debt_has_a_limit(cluster: Cluster) -> None:
     with apart(cluster, "mild") as own, ProxyThread(own.config(id="mild", debt_max_s=2)) as guard:
         topic = grouped(own, guard, publishRateInMsgs=50)
         with WireClient(guard.bootstrap) as client:
-            client.send_frame(produce(9, {topic: [batch(5_000)]})[0])
-            assert error_of(client) == 0
+            assert written(client, topic, batch(5_000)) == 0
             assert 1.5 < debt(guard, topic) <= 2.0
             client.send_frame(produce(9, {topic: [batch(1)]})[0])
             began = time.monotonic()
             assert error_of(client) == 0 and 1.0 < time.monotonic() - began < 4.0
-        assert guard.proxy is not None
         labels = {"group": topic.split(".")[1], "dimension": "publishRateInMsgs"}
         forgiven = guard.proxy.metrics.registry.get_sample_value("weir_group_forgiven_total", labels)
         # Half a second was in stock and two are kept: 5,000 - 25 - 100.
@@ -295,8 +279,7 @@ def test_who_leaves_is_served_no_sooner(guard: ProxyThread, group: Callable[...,
     """What clients sent before they left has its turn, at the rate of the group, and no more than that."""
     topic = group(publishRateInMsgs=100)
     with WireClient(guard.bootstrap) as client, ExitStack() as stack:
-        client.send_frame(produce(9, {topic: [batch(100)]})[0])
-        assert error_of(client) == 0
+        assert written(client, topic, batch(100)) == 0
         leaving = [stack.enter_context(WireClient(guard.bootstrap)) for _ in range(4)]
         for one in leaving:
             one.send_frame(produce(9, {topic: [batch(50)]})[0])
@@ -318,8 +301,7 @@ def test_who_reads_no_answers_keeps_nobody_waiting(
     with WireClient(cluster.kafka.bootstrap) as direct:
         direct.metadata([large], 4, create=True)
         until(lambda: direct.metadata([large], 4).topics[0].error_code == 0, what="the topic")
-        direct.send_frame(produce(9, {large: [batch(1, size=900_000)]})[0])
-        assert error_of(direct) == 0
+        assert written(direct, large, batch(1, size=900_000)) == 0
     wanted, one = fetch_request(11, {large: 1}, epoch=-1)[0], produce(9, {topic: [batch(1)]})[0]
     with ExitStack() as stack:
         clients = [stack.enter_context(WireClient(guard.bootstrap)) for _ in range(5)]
@@ -327,12 +309,10 @@ def test_who_reads_no_answers_keeps_nobody_waiting(
             client.send_frame(one)
             assert error_of(client) == 0
         owing, bystander, *attackers = clients
-        owing.send_frame(produce(9, {topic: [batch(300)]})[0])
-        assert error_of(owing) == 0
+        assert written(owing, topic, batch(300)) == 0
         for client in attackers:
             frames = [wanted] * fetches + [one]
             client.socket.sendall(b"".join(struct.pack(">i", len(frame)) + frame for frame in frames))
-        assert guard.proxy is not None
         connections = guard.proxy.connections
         until(lambda: sum(each._full for each in connections) == len(attackers), what="full sockets")
         assert guard.proxy.meter.lines.waiting(account(guard, topic).counters[0]) == len(attackers)
@@ -340,8 +320,7 @@ def test_who_reads_no_answers_keeps_nobody_waiting(
         assert error_of(bystander) == 0
         began, count = time.monotonic(), 0
         while time.monotonic() < began + ATTACK_S:
-            bystander.send_frame(produce(9, {topic: [batch(20)]})[0])
-            assert error_of(bystander) == 0
+            assert written(bystander, topic, batch(20)) == 0
             count += 20
         assert 60 * ATTACK_S < count <= 100 * (ATTACK_S + 1.0) + 20
         for client in attackers:
@@ -358,16 +337,14 @@ def test_a_long_queue_keeps_no_other_group_waiting(guard: ProxyThread, group: Ca
         bystander = stack.enter_context(WireClient(guard.bootstrap))
         for _ in range(20):
             began = time.monotonic()
-            bystander.send_frame(produce(9, {other: [batch(1)]})[0])
-            assert error_of(bystander) == 0 and time.monotonic() - began < 1.0
+            assert written(bystander, other, batch(1)) == 0 and time.monotonic() - began < 1.0
 
 
 def test_other_requests_do_not_wait(guard: ProxyThread, group: Callable[..., str]) -> None:
     """Who owes may still ask for metadata; only data waits."""
     topic = group(publishRateInMsgs=100)
     with WireClient(guard.bootstrap) as client:
-        client.send_frame(produce(9, {topic: [batch(400)]})[0])
-        assert error_of(client) == 0
+        assert written(client, topic, batch(400)) == 0
         client.send(build(MetadataRequest, 9, topics=[]))
         client.receive_frame(1.0)
         client.send_frame(produce(9, {topic: [batch(1)]})[0])

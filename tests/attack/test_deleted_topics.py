@@ -2,8 +2,6 @@
 
 import logging
 import re
-import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from dataclasses import replace
@@ -17,6 +15,7 @@ from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient
 from prometheus_client import Gauge
 from proxy_kit import PolicyWriter, ProxyThread, until
+from stack_kit import weir
 
 from streaming.contract.errors import WeirError
 from streaming.contract.topics import Cluster as Home
@@ -73,13 +72,10 @@ def test_our_own_parts_bring_no_topic_back(
     cluster: Cluster, topics: Topics, guarding: ProxyThread, api: Admin, broker: AdminClient
 ) -> None:
     """All that run go on, try to write, and make nothing; each says what is missing."""
-    assert guarding.proxy is not None
     where = cluster.kafka.bootstrap
     ticker = Ticker(Home(where, topics), 1000, HostClock(Gauge("ahead", "s", registry=None)), {})
     delete(broker, *topics.all())
-    proxy = guarding.proxy
-    assert proxy is not None
-    guarding.call(lambda: proxy.enforcement.context.send_usage({"type": "tick"}, ""))
+    guarding.call(lambda: guarding.proxy.enforcement.context.send_usage({"type": "tick"}, ""))
     ticker._in_use, ticker._assigned = True, True
     ticker.poll(1e9)
     with pytest.raises(WeirError, match="there is no topic"):
@@ -128,12 +124,8 @@ def test_a_topic_that_others_bring_back_is_told_loudly(
     with pytest.raises(WeirError, match="has 3 partitions"):
         home = Home(cluster.kafka.bootstrap, topics)
         change_policies(home, lambda _log: [Update(path="broker", value={})], origin="apply")
-    command = [sys.executable, "-m", "weir", "admin", "--kafka", cluster.kafka.bootstrap, "--listen"]
-    settings = str(Path(api._ready_file).with_name("weir.yaml"))
-    done = subprocess.run(
-        [*command, "127.0.0.1:0", "--settings", settings],
-        capture_output=True, text=True, timeout=30, check=False,
-    )  # fmt: skip
+    words = ["--settings", str(Path(api._ready_file).with_name("weir.yaml")), "--listen", "127.0.0.1:0"]
+    done = weir("admin", "--kafka", cluster.kafka.bootstrap, *words, limit_s=30)
     assert done.returncode == 1 and "has 3 partitions; Weir needs 1" in done.stderr
 
 
@@ -147,7 +139,6 @@ def test_a_topic_made_again_is_read_from_its_start(
     cluster: Cluster, topics: Topics, guarding: ProxyThread, api: Admin, broker: AdminClient
 ) -> None:
     """More records than the old one had: none of the first is passed over, by proxy and admin API."""
-    assert guarding.proxy is not None
     writer = PolicyWriter(cluster.kafka.bootstrap, topics)
     for number in range(3):
         writer.put(f"resourcegroups.old{number}", {"publishRateInMsgs": 1})

@@ -104,7 +104,6 @@ def test_a_subject_has_so_many_questions_open(
     name, other = fresh("crowd"), fresh("bystander")
     for client_id in (name, other):
         cluster.limit(proxy, client_id, controller_mutation_rate=100)
-    assert proxy.proxy is not None
     until(proxy.proxy.enforcement.ready.is_set, what="a decided probe")
     with ExitStack() as stack:
         clients = [stack.enter_context(WireClient(proxy.bootstrap, name)) for _ in range(5)]

@@ -42,7 +42,6 @@ def running(cluster: Cluster) -> Iterator[ProxyThread]:
 
 def limited(running: ProxyThread, **limits: Any) -> Counted:
     """From now on time stands still for it: there is one period, so what is over its limit is seen."""
-    assert running.proxy is not None
     counted = Counted(lambda: 500.0, generation=next(GENERATIONS), **limits)
     count_by(running.proxy, counted)
     return counted
@@ -142,7 +141,6 @@ def test_nobody_escapes_a_group_by_very_many_partitions(cluster: Cluster, proxy_
     topic = filled(cluster.kafka.bootstrap, PER_BATCH * BATCHES, PER_BATCH, name=f"acme.{group}.t")
     cluster.policies.put(f"resourcegroups.{group}", {"dispatchRateInMsgs": 2})
     cluster.policies.put(f"namespaces.acme/{group}", {"resourcegroup": group})
-    assert running.proxy is not None
     meter = running.proxy.meter
     until(lambda: meter.of_topic(topic), what="the group")
     got, waits = 0, list[int]()

@@ -48,7 +48,6 @@ def asked(cluster: Cluster, proxy_with: Callable[..., ProxyThread]) -> Any:
     proxy = proxy_with(id=fresh("forged"), decide="strict", decision_timeout_ms=8_000)
     name = fresh("victim")
     subject = cluster.limit(proxy, name, controller_mutation_rate=1)
-    assert proxy.proxy is not None
     until(proxy.proxy.enforcement.ready.is_set, what="a decided probe")
     with WireClient(proxy.bootstrap, name) as client:
         cluster.decider.pause()
@@ -89,15 +88,12 @@ def test_forged_decisions_are_not_used(cluster: Cluster, asked: Any) -> None:
     assert errors(client.receive(topics.CreateTopicsResponse, 7)) == {topic: 0}
 
 
-def test_forged_balances_are_not_used(
-    cluster: Cluster, proxy: ProxyThread, wire: Connect
-) -> None:
+def test_forged_balances_are_not_used(cluster: Cluster, proxy: ProxyThread, wire: Connect) -> None:
     """Nobody gets out of debt by a statement whose numbers no law has made."""
     name = fresh("debtor")
     subject = cluster.limit(proxy, name, controller_mutation_rate=0.01, decide="local")
     assert errors(wire(name).create({f"{name}-a": 20})) == {f"{name}-a": 0}
     assert errors(wire(name).create({f"{name}-b": 1})) == {f"{name}-b": 89}
-    assert proxy.proxy is not None
     now_ms = proxy.proxy.enforcement.context.clock.wall_ms()
     fields = admission(fresh("statement"), "another", subject, ts=now_ms)
     forged = with_numbers(fields, "ts", "throttle_time_ms")
@@ -143,6 +139,5 @@ def test_forged_policies_are_counted(cluster: Cluster, proxy: ProxyThread) -> No
     until(
         lambda: proxy.metric("unusable_records_total", topic=cluster.topics.policies) >= before + len(forged)
     )
-    assert proxy.proxy is not None
     quota = proxy.proxy.coordinator.quota("ANONYMOUS", name)
     assert quota is not None and quota.rate == 7

@@ -7,6 +7,7 @@ from contextlib import ExitStack, suppress
 
 import pytest
 from cluster_kit import Cluster
+from kafka_kit import framed
 from process_kit import MIB, ProxyProcess, proxy_process
 from proxy_kit import until
 from traffic_kit import batch, produce
@@ -44,11 +45,6 @@ class Growth:
             if time.monotonic() >= deadline:
                 return self._most - self._before
             time.sleep(0.02)
-
-
-def framed(frame: bytes) -> bytes:
-    """With its length."""
-    return struct.pack(">i", len(frame)) + frame
 
 
 def begun(key: int, version: int, length: int, client_id: bytes = b"x") -> bytes:

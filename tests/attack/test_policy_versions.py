@@ -53,7 +53,6 @@ def apply(cluster: Cluster, topics: Topics, tmp_path: Path) -> Callable[[float],
 
 def rate_at(proxy: ProxyThread) -> float | None:
     """What limits mallory at a proxy now."""
-    assert proxy.proxy is not None
     quota = proxy.proxy.coordinator.quota("mallory", "")
     return None if quota is None else quota.rate
 

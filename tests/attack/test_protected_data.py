@@ -11,14 +11,7 @@ from kafka.protocol.consumer import fetch
 from kafka.protocol.metadata import metadata
 from kafka.protocol.producer import produce
 from kafka_kit import build
-from protected_kit import (
-    REFUSED,
-    Wire,
-    ask,
-    end_of,
-    fetch_request,
-    produce_request,
-)
+from protected_kit import REFUSED, Wire, ask, end_of, fetch_request, produce_request
 from wire_client import WireClient
 
 
@@ -103,10 +96,7 @@ def overlong(number: int, size: int) -> bytes:
 
 
 PLACES: dict[str, Callable[[bytes, int], tuple[bytes, bytes]]] = {
-    "name": lambda name, size: (
-        bytes([len(name) + 1]) + name,
-        overlong(len(name) + 1, size) + name,
-    ),
+    "name": lambda name, size: (bytes([len(name) + 1]) + name, overlong(len(name) + 1, size) + name),
     "topics": lambda name, size: (
         b"\2" + bytes([len(name) + 1]) + name,
         overlong(2, size) + bytes([len(name) + 1]) + name,

@@ -165,7 +165,6 @@ def test_ids_are_looked_up(cluster: Cluster, proxy_with: Callable[..., ProxyThre
 
         wanted = until(lambda: found if len(found := ids()) == len(names) else None)
         running = proxy_with()
-        assert running.proxy is not None
         protected = running.proxy.protected
         until(lambda: protected.ids == wanted, what="six ids")
         straight.delete(["weir.sixth"])

@@ -18,7 +18,6 @@ MANY = 4_200
 def proxy(cluster: Cluster) -> Iterator[ProxyThread]:
     """One whose operator lets a request have more topics than the default 2,000."""
     with ProxyThread(cluster.config(id=fresh("roomy"), max_items=50_000)) as running:
-        assert running.proxy is not None
         until(running.proxy.enforcement.ready.is_set, what="a decided probe")
         yield running
 

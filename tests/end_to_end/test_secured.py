@@ -37,7 +37,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from four_clients import go
 from kafka import KafkaAdminClient
 from live_backlogs import EVICTS, WAIT_S, Backlogs
-from stack_kit import START_LIMIT_S, STOP_LIMIT_S, WEIR, Up, create, java_topics, until, weir
+from stack_kit import START_LIMIT_S, STOP_LIMIT_S, WEIR, Up, create, java_topics, new_topics, until, weir
 from tls_kit import Way
 
 from streaming.contract.topics import Topics
@@ -193,8 +193,7 @@ def test_go_feels_them_too(secured: Secured, up: Up, tmp_path: Path) -> None:
 def bytes_are_limited(secured: Secured, up: Up) -> None:
     """A producer of librdkafka's is told to wait."""
     topic = fresh("alice.rated")
-    direct = AdminClient({"bootstrap.servers": secured.admin})
-    direct.create_topics([NewTopic(topic, 1, 1)])[topic].result(LIMIT_S)
+    new_topics(secured.admin, topic)
     waits: list[float] = []
     producer = Producer({
         **secured.client("alice", up.ready["proxy"]),

@@ -18,7 +18,6 @@ from typing import Any
 
 import pytest
 from admin_process_kit import Admin
-from confluent_kafka.admin import AdminClient, NewTopic
 from exam_kit import DEMAND, KINDS, LIMIT, Exam, Say
 from load_kit import (
     Arrivals,
@@ -29,7 +28,7 @@ from load_kit import (
     perf_test,
     put_at_once,
 )
-from stack_kit import read_all, until
+from stack_kit import new_topics, read_all, until
 
 from benchmarks.kit.stack import Stack
 from streaming.kafka_io.policy_topic import read_policies
@@ -82,10 +81,8 @@ def exam(tmp_path_factory: pytest.TempPathFactory, say: Say) -> Iterator[Exam]:
         stack.start_job()
         found = Exam(stack, running, say)
         names = [f"acme.{kind}.{name}" for kind in KINDS for name in (*DEMAND, "new")]
-        admin = AdminClient({"bootstrap.servers": stack.bootstrap})
         names += ["corp.moving.t", "corp.staying.t"]
-        for done in admin.create_topics([NewTopic(name, 1, 1) for name in names]).values():
-            done.result(30)
+        new_topics(stack.bootstrap, *names)
         for name in DEMAND:
             found.launch(name)
         for name in DEMAND:

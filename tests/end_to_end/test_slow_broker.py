@@ -14,10 +14,9 @@ import orjson
 import pytest
 from cluster_kit import fresh
 from company_kit import Company
-from confluent_kafka.admin import AdminClient, NewTopic
 from exam_kit import Say
 from slow_broker_kit import Producers, Served, SlowBroker
-from stack_kit import read_all, weir
+from stack_kit import new_topics, read_all, weir
 
 from weir.jars.java import java_command
 
@@ -103,8 +102,7 @@ def phases(broker: SlowBroker, bootstrap: str, topic: str, say: Say, name: str) 
 def test_a_broker_ten_times_slower(company: Company, broker: SlowBroker, say: Say) -> None:
     """In-flight follows it down, what is admitted stays quick, and all comes back."""
     topic = fresh("slow")
-    admin = AdminClient({"bootstrap.servers": company.kafka.bootstrap})
-    admin.create_topics([NewTopic(topic, 1, 1)])[topic].result(30)
+    new_topics(company.kafka.bootstrap, topic)
     proxy = company.proxies["one"]
     without = phases(broker, proxy.bootstrap, topic, say, "no limit")
     company.put("backpressure.partitions.broker-1", LIMITER)
@@ -138,8 +136,7 @@ def limits(values: Sequence[bytes]) -> dict[str, tuple[int, float]]:
 def test_beside_kafkas_own_quota(company: Company, broker: SlowBroker, say: Say) -> None:
     """Kafka's request quota counts its threads' time and knows nothing of a slow disk; only printed."""
     topic = fresh("slow")
-    admin = AdminClient({"bootstrap.servers": company.kafka.bootstrap})
-    admin.create_topics([NewTopic(topic, 1, 1)])[topic].result(30)
+    new_topics(company.kafka.bootstrap, topic)
     quota(company, "--add-config", "request_percentage=1")
     phases(broker, broker.address, topic, say, "request_percentage=1")
     quota(company, "--delete-config", "request_percentage")

@@ -13,13 +13,12 @@ from urllib.request import Request, urlopen
 
 import pytest
 from confluent_kafka import Producer
-from confluent_kafka.admin import AdminClient, NewTopic
 from kafka import KafkaAdminClient
 from kafka.errors import KafkaError
 from live_backlogs import EVICTS, LIMIT, RECORDS, WAIT_S, Backlogs, full, series
 from load_kit import ConfluentProducer
 from reading_kit import Reading, fill
-from stack_kit import STOP_LIMIT_S, WEIR, Up, create, decisions, read_all, running, until, weir
+from stack_kit import STOP_LIMIT_S, WEIR, Up, create, decisions, new_topics, read_all, running, until, weir
 
 from streaming.contract.topics import Cluster
 from weir.demo.story import play
@@ -37,9 +36,7 @@ def admin(up: Up, client_id: str) -> KafkaAdminClient:
 
 def ask(up: Up, method: str, path: str, body: bytes | None = None) -> bytes:
     """What the admin API answers; fails where it refuses."""
-    asked = Request(
-        f"{up.ready['admin']}{path}", body, {"Content-Type": "application/json"}, method=method
-    )
+    asked = Request(f"{up.ready['admin']}{path}", body, {"Content-Type": "application/json"}, method=method)
     with urlopen(asked, timeout=20) as answer:
         return bytes(answer.read())
 
@@ -124,8 +121,7 @@ def test_admin_api_sets_groups_and_shows_their_use(up: Up) -> None:
 def test_a_group_is_held_to_its_limit(up: Up) -> None:
     """What a proxy reports comes back as a share from the job; a client that wants more gets the limit."""
     topic, in_group = "acme.held.t", "/admin/v2/namespaces/acme/held/resourcegroup"
-    direct = AdminClient({"bootstrap.servers": up.ready["kafka"]})
-    direct.create_topics([NewTopic(topic, 1, 1)])[topic].result(20)
+    new_topics(up.ready["kafka"], topic)
     ask(up, "PUT", f"{GROUPS}/held", b'{"publishRateInMsgs":100}')
     ask(up, "POST", f"{in_group}/held")
 

@@ -2,8 +2,6 @@
 
 import getpass
 import json
-import subprocess
-import sys
 import threading
 import time
 from pathlib import Path
@@ -17,6 +15,7 @@ from cluster_kit import Cluster
 from confluent_kafka import Producer
 from pack_kit import packed
 from proxy_kit import until
+from stack_kit import weir
 
 from streaming.columns.packed import CONTENT_TYPE, HEADER
 from streaming.contract.topics import Cluster as Home
@@ -57,9 +56,7 @@ def test_pulsar_admin_works_as_it_is(cluster: Cluster, topics: Topics, tmp_path:
 
 
 @pytest.mark.soak
-def test_pulsar_admin_sets_dispatch_rates_as_it_is(
-    cluster: Cluster, topics: Topics, tmp_path: Path
-) -> None:
+def test_pulsar_admin_sets_dispatch_rates_as_it_is(cluster: Cluster, topics: Topics, tmp_path: Path) -> None:
     """Of namespaces, topics, subscriptions and brokers: set, get, what applies, remove."""
     with Admin(cluster.kafka.bootstrap, tmp_path / "admin", topics.prefix) as admin:
 
@@ -239,10 +236,7 @@ def test_writers_at_a_time_lose_nothing(cluster: Cluster, topics: Topics, tmp_pa
     policies.write_text("version: 1\nquotas: [{entity: {user: a}, controller_mutation_rate: 5}]\n")
     settings = tmp_path / "weir.yaml"
     settings.write_text(f"kafka: {{topic_prefix: {topics.prefix}}}\n")
-    apply = [
-        sys.executable, "-m", "weir", "policy", "apply", str(policies), "--kafka", cluster.kafka.bootstrap,
-        "--settings", str(settings),
-    ]  # fmt: skip
+    apply = ["apply", str(policies), "--kafka", cluster.kafka.bootstrap, "--settings", str(settings)]
     with (
         Admin(cluster.kafka.bootstrap, tmp_path / "one", topics.prefix, change_timeout_ms=20_000) as one,
         Admin(cluster.kafka.bootstrap, tmp_path / "two", topics.prefix, change_timeout_ms=20_000) as two,
@@ -259,7 +253,7 @@ def test_writers_at_a_time_lose_nothing(cluster: Cluster, topics: Topics, tmp_pa
         ]
         for thread in threads:
             thread.start()
-        applied = subprocess.run(apply, capture_output=True, text=True, timeout=60, check=False)
+        applied = weir("policy", *apply)
         for thread in threads:
             thread.join(60)
         assert applied.returncode == 0, applied.stderr
@@ -289,11 +283,9 @@ def test_changes_are_told_with_who_and_why(cluster: Cluster, topics: Topics, tmp
     tokens.touch(0o600)
     tokens.write_text(f"tokens:\n{ops}\n- {{token: old, role: viewer}}\n")
 
-    def weir(*words: str) -> list[str]:
-        command = [sys.executable, "-m", "weir", "policy", *words, "--kafka", bootstrap]
-        done = subprocess.run(
-            [*command, "--settings", str(settings)], capture_output=True, text=True, timeout=120, check=True
-        )
+    def policy(*words: str) -> list[str]:
+        done = weir("policy", *words, "--kafka", bootstrap, "--settings", str(settings), limit_s=120)
+        assert done.returncode == 0, done.stderr
         return done.stdout.splitlines()
 
     rate = "/admin/v2/namespaces/acme/orders/dispatchRate"
@@ -313,10 +305,10 @@ def test_changes_are_told_with_who_and_why(cluster: Cluster, topics: Topics, tmp
         assert "acme-team is for what belongs to acme" in admin.log
         tokens.write_text("tokens: []\n")
         assert admin.ask("GET", rate, token="team")[0] == 200
-        weir("apply", str(policies), "--reason", "ticket 7")
+        policy("apply", str(policies), "--reason", "ticket 7")
         with urlopen(admin.ready["metrics"], timeout=10) as answer:
             assert b'weir_admin_token_reads_total{result="unusable"} 1.0' in answer.read()
-    told = [json.loads(each) for each in weir("log", "--json")]
+    told = [json.loads(each) for each in policy("log", "--json")]
     assert [(row["actor"].partition("@")[0], row["reason"], row["version"]) for row in told] == [
         ("ops", "a first limit", 2), ("acme-team", "more for the fair", 3),
         (f"file:{getpass.getuser()}", "ticket 7", 4),
@@ -329,6 +321,6 @@ def test_changes_are_told_with_who_and_why(cluster: Cluster, topics: Topics, tmp
     ]  # fmt: skip
     now = time.time_ns() // 1_000_000
     assert all(now - 300_000 < row["at"] <= now + 5_000 for row in told)
-    assert [json.loads(each) for each in weir("log", "--json", "--entry", "quotas[user=a]")] == told[2:]
-    shown = weir("log", "--from", str(told[1]["at"]))
+    assert [json.loads(each) for each in policy("log", "--json", "--entry", "quotas[user=a]")] == told[2:]
+    shown = policy("log", "--from", str(told[1]["at"]))
     assert len(shown) == 2 and "acme-team namespaces.acme/orders" in shown[0]

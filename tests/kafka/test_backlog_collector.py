@@ -12,13 +12,13 @@ import pytest
 from cluster_kit import Cluster
 from collector_kit import TOPIC
 from proxy_kit import until
+from stack_kit import read_all
 
 from streaming.collect.backlog.action_log import ActionLog
 from streaming.contract.backlog.actions import BEGUN, BacklogAction, backlog_action
 from streaming.contract.errors import WeirError
 from streaming.contract.topics import Cluster as Home
 from streaming.contract.topics import Topics
-from weir.logs.topic_reader import TopicReader
 
 ACTION = BacklogAction(
     id="d/size/slow", ts=5, topic=TOPIC, quota_type="size", policy="consumer_backlog_eviction", limit=9,
@@ -28,20 +28,11 @@ ACTION = BacklogAction(
 LIMIT_S = 30.0
 
 
-def records(bootstrap: str, topic: str) -> list[bytes]:
-    """The values of a topic."""
-    reader = TopicReader(bootstrap, {})
-    try:
-        return [one.value for span in reader.spans(topic, 0, None) for one in reader.read(span)]
-    finally:
-        reader.close()
-
-
 async def test_an_action_is_written_and_read_back(cluster: Cluster, topics: Topics) -> None:
     log = ActionLog(Home(cluster.kafka.bootstrap, topics), LIMIT_S)
     await log.write(ACTION)
     log.close()
-    (value,) = records(cluster.kafka.bootstrap, topics.decisions)
+    (value,) = read_all(cluster.kafka.bootstrap, topics.decisions)
     assert backlog_action(orjson.loads(value)) == ACTION
 
 

@@ -8,12 +8,12 @@ from pathlib import Path
 import orjson
 import pytest
 from cluster_kit import Cluster, fresh
+from stack_kit import read_all
 
 from streaming.collect.reports import DOUBT_TIMES, Reports, last_begun_ms
 from streaming.contract.errors import TakenOver, WeirError
 from streaming.contract.topics import Cluster as Home
 from streaming.contract.topics import Topics
-from weir.logs.topic_reader import TopicReader
 from weir.stack.kafka import LocalKafka
 from weir.stack.topics import ensure_topics
 
@@ -36,13 +36,8 @@ def test_the_newest_collector_is_the_one(cluster: Cluster, topics: Topics) -> No
         first.write([("b", {**event, "id": "2"})])
     second.write([("b", {**event, "id": "3"})])
     elsewhere.write([("b", {**event, "id": "4"})])
-    reader = TopicReader(cluster.kafka.bootstrap, {})
-    try:
-        spans = reader.spans(topics.usage, 0, None)
-        said = [orjson.loads(record.value or b"{}") for span in spans for record in reader.read(span)]
-    finally:
-        reader.close()
-    ids = [one.get("id") for one in said]
+    said = read_all(cluster.kafka.bootstrap, topics.usage)
+    ids = [orjson.loads(value or b"{}").get("id") for value in said]
     assert [one for one in ids if one in ("1", "2", "3", "4")] == ["1", "3", "4"]
 
 

@@ -37,7 +37,6 @@ Start = Callable[..., ProxyThread]
 def limited(start: Start, **limits: Any) -> tuple[ProxyThread, Counted]:
     """A proxy with limits."""
     running = start()
-    assert running.proxy is not None
     counted = Counted(wall_ms, **limits)
     count_by(running.proxy, counted)
     return running, counted
@@ -45,7 +44,6 @@ def limited(start: Start, **limits: Any) -> tuple[ProxyThread, Counted]:
 
 def ambiguous(running: ProxyThread) -> float | None:
     """Topics fetched by nobody knows which group."""
-    assert running.proxy is not None
     return running.proxy.metrics.registry.get_sample_value("weir_dispatch_ambiguous_fetches_total")
 
 
@@ -291,7 +289,6 @@ def rate_by_policy(cluster: Cluster, dimension: str) -> float:
     size = len(batch(30, size=100))
     limit = 30 if dimension == "Msg" else size
     with apart(cluster, topic) as own, serving(own) as running:
-        assert running.proxy is not None
         dispatch = running.proxy.dispatch
         rates = {"dispatchRate": {f"dispatchThrottlingRateIn{dimension}": limit}}
         own.policies.put(f"topics.{full_name(topic)}", {"subscriptions": {group: rates}})

@@ -78,10 +78,7 @@ def own(guarded: LocalKafka) -> Topics:
 
 @pytest.fixture
 def doctor(
-    guarded: LocalKafka,
-    tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
-    monkeypatch: pytest.MonkeyPatch,
+    guarded: LocalKafka, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> Doctor:
     """Ask it about a topic prefix: exit status, and what was found by check."""
     # Others may run something where Weir listens by default.
@@ -185,9 +182,7 @@ def test_a_topic_with_a_wrong_setting_and_one_that_is_gone(
 ) -> None:
     """Each is named with the command that mends it."""
     admin = AdminClient({**login(ADMIN), "bootstrap.servers": guarded.sasl_bootstrap})
-    entry = ConfigEntry(
-        "message.timestamp.type", "CreateTime", incremental_operation=AlterConfigOpType.SET
-    )
+    entry = ConfigEntry("message.timestamp.type", "CreateTime", incremental_operation=AlterConfigOpType.SET)
     resource = ConfigResource(ResourceType.TOPIC, own.requests, incremental_configs=[entry])
     admin.incremental_alter_configs([resource])[resource].result(LIMIT_S)
     admin.delete_topics([own.deadletter])[own.deadletter].result(LIMIT_S)

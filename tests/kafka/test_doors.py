@@ -10,11 +10,12 @@ from typing import Any
 import pytest
 from cluster_kit import Cluster, address, fresh
 from confluent_kafka import Consumer, Producer
-from confluent_kafka.admin import AdminClient, NewTopic
+from confluent_kafka.admin import AdminClient
 from login_kit import Login
+from path_kit import AnnouncingRelay
 from proxy_header_kit import CLIENTS, HEADERS
 from proxy_kit import ProxyThread, until
-from relay_kit import AnnouncingRelay
+from stack_kit import new_topics
 from tls_kit import Authority
 from wire_client import Closed, WireClient
 
@@ -28,7 +29,6 @@ HIDDEN = "127.0.0.3"
 @contextmanager
 def balanced(proxy: ProxyThread, header: bytes) -> Iterator[str]:
     """A load balancer before all ports of a proxy; its bootstrap address."""
-    assert proxy.proxy is not None
     ports = proxy.proxy.brokers.ports
     until(lambda: ports, what="the broker's port")
     host, port = address(proxy.bootstrap)
@@ -44,8 +44,7 @@ def balanced(proxy: ProxyThread, header: bytes) -> Iterator[str]:
 
 def sent(properties: dict[str, Any], topic: str, count: int, pause_s: float = 0) -> list[bytes]:
     """Send so many records, and get them back."""
-    admin = AdminClient(properties)
-    admin.create_topics([NewTopic(topic, 1, 1)])[topic].result(LIMIT_S)
+    new_topics(properties, topic)
     producer = Producer({**properties, "linger.ms": 0})
     for number in range(count):
         producer.produce(topic, b"%d" % number)
@@ -109,7 +108,7 @@ def test_a_client_with_too_many_connections(cluster: Cluster) -> None:
                 assert client.closed_within(LIMIT_S)
         assert proxy.metric("refused_connections_total", reason="connections_per_address") == 1
         clients[0].socket.close()
-        until(lambda: proxy.proxy and len(proxy.proxy.connections) == 2, what="it is gone")
+        until(lambda: len(proxy.proxy.connections) == 2, what="it is gone")
         with WireClient(proxy.bootstrap) as late:
             late.socket.sendall(header("192.0.2.7", 9))
             late.metadata([])
@@ -143,7 +142,7 @@ def test_a_user_with_too_many_connections(cluster: Cluster) -> None:
         assert silent.closed_within(LIMIT_S)
         assert proxy.metric("closed_connections_total", reason="no_login") == 1
         clients[1].socket.close()
-        until(lambda: proxy.proxy and len(proxy.proxy.connections) == 1, what="it is gone")
+        until(lambda: len(proxy.proxy.connections) == 1, what="it is gone")
         with WireClient(proxy.bootstrap) as late:
             log_in(late)
             for client in (late, clients[0]):
@@ -159,6 +158,5 @@ def test_what_stands_before_brokers_hears_of_clients(cluster: Cluster) -> None:
         with ProxyThread(cluster.config(**outward)) as outer, WireClient(outer.bootstrap) as client:
             client.socket.sendall(HEADERS["v1"](*CLIENTS["tcp6"]))
             client.metadata([])
-            assert inner.proxy and outer.proxy
             for proxy in (inner.proxy, outer.proxy):
                 assert {connection.peer for connection in proxy.connections} == {CLIENTS["tcp6"]}

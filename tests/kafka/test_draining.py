@@ -15,10 +15,10 @@ from typing import Final, Self
 import pytest
 import yaml
 from cluster_kit import Cluster, fresh
-from confluent_kafka.admin import AdminClient, NewTopic
 from draining_clients import Confluent, Java, Python, Reader, Writer
 from exam_kit import Say
 from proxy_kit import until
+from stack_kit import new_topics
 from wire_client import WireClient
 
 from enforcer.core.settings import ProxySettings
@@ -106,8 +106,7 @@ def test_proxies_are_restarted_one_by_one(
 ) -> None:
     """Each ends in time and with status 0, clients go on at the other, all that was acknowledged is there."""
     topic = fresh("drained")
-    admin = AdminClient({"bootstrap.servers": cluster.kafka.bootstrap})
-    admin.create_topics([NewTopic(topic, 4, 1)])[topic].result(20)
+    new_topics(cluster.kafka.bootstrap, topic, partitions=4)
     with Proxies(cluster, tmp_path, shared=shared) as proxies, ExitStack() as reading:
         reader = reading.enter_context(Reader(proxies.bootstrap, topic))
         with ExitStack() as writing:

@@ -107,7 +107,6 @@ def test_the_default_partition_count_is_corrected(
     """A topic created with -1 is charged what it really got."""
     monkeypatch.setattr("enforcer.kafka.cluster.DEFAULT_PARTITIONS_REFRESH_MS", 3_600_000)
     proxy = proxy_with()
-    assert proxy.proxy is not None
     recent = proxy.proxy.recent_topics
     until(lambda: recent.default_partitions == DEFAULT_PARTITIONS, what="num.partitions is read")
     recent.default_partitions = 7
@@ -176,7 +175,6 @@ def test_the_cluster_goes_away_and_comes_back(tmp_path: Path) -> None:
             with WireClient(proxy.bootstrap) as third:
                 assert third.metadata([]).brokers
             with Decider(kafka.bootstrap, names):
-                assert proxy.proxy is not None
                 until(proxy.proxy.enforcement.ready.is_set, what="a probe decided after the outage")
 
 

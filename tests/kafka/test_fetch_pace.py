@@ -10,8 +10,8 @@ import pytest
 from broker_fixtures import apart, serving
 from cluster_kit import Cluster, fresh
 from confluent_kafka import Consumer
-from confluent_kafka.admin import AdminClient, NewTopic
 from proxy_kit import ProxyThread, until
+from stack_kit import new_topics
 from traffic_kit import batch, produce
 from wire_client import WireClient
 
@@ -40,8 +40,7 @@ def proxy(cluster: Cluster) -> Iterator[ProxyThread]:
 
 def filled(cluster: Cluster, topic: str) -> None:
     """A topic with twice of what is read of it; two and a half batches fill a slice of the rate."""
-    admin = AdminClient({"bootstrap.servers": cluster.kafka.bootstrap})
-    admin.create_topics([NewTopic(topic, 2, 1)])[topic].result(20)
+    new_topics(cluster.kafka.bootstrap, topic, partitions=2)
     with WireClient(cluster.kafka.bootstrap) as direct:
         until(lambda: direct.metadata([topic], 4).topics[0].error_code == 0, what="its leaders")
         records = batch(20, size=500)
@@ -79,7 +78,6 @@ def limited(cluster: Cluster, proxy: ProxyThread, by: str) -> str:
         cluster.policies.put(f"resourcegroups.{name}", {"dispatchRateInBytes": RATE})
         cluster.policies.put(last, {"resourcegroup": name})
     filled(cluster, f"acme.{name}.t")
-    assert proxy.proxy is not None
     meter = proxy.proxy.meter
     until(lambda: last in meter._policies.entries, what="the policy")
     return name
@@ -96,9 +94,7 @@ def test_consumers_that_ask_for_much_read_evenly(
     """No gap of seconds, and all of the rate, whatever they ask for at once or wait for: both at a time."""
     names = [limited(cluster, proxy, by) for by in ("user", "group")]
     with ThreadPoolExecutor() as pool:
-        read = [
-            pool.submit(arrivals, proxy.bootstrap, f"acme.{name}.t", name, **settings) for name in names
-        ]
+        read = [pool.submit(arrivals, proxy.bootstrap, f"acme.{name}.t", name, **settings) for name in names]
     for found in (one.result() for one in read):
         began = found[0][0]
         gaps = [later - earlier for (earlier, _), (later, _) in pairwise(found)]

@@ -91,9 +91,7 @@ def test_a_broker_that_is_down_costs_its_topics(tmp_path: Path, monkeypatch: pyt
             looker.carry_out(eviction)
 
 
-def test_without_any_broker_a_check_fails_in_time(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_without_any_broker_a_check_fails_in_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """And works again as soon as one is there."""
     monkeypatch.setattr(connection, "REQUEST_MS", 2_000)
     kafka = LocalKafka(tmp_path / "kafka")

@@ -59,7 +59,6 @@ def test_the_job_is_away_and_agrees_when_it_is_back(
 
 def local_of(proxy: ProxyThread) -> LocalDecisions:
     """What a proxy knows."""
-    assert proxy.proxy is not None
     return proxy.proxy.coordinator.local_decisions
 
 

@@ -52,15 +52,13 @@ def proxy(pair: LocalKafka) -> Iterator[ProxyThread]:
         settings=ProxySettings(id="pair"),
     )
     with ProxyThread(config) as running:
-        assert running.proxy is not None
-        until(lambda: running.proxy and len(running.proxy.brokers.ports) == 2, what="both ports")
+        until(lambda: len(running.proxy.brokers.ports) == 2, what="both ports")
         yield running
 
 
 @pytest.mark.soak
 def test_traffic_uses_both_ports(proxy: ProxyThread) -> None:
     """Partitions on both brokers are written and read through the proxy's two ports, and no others."""
-    assert proxy.proxy is not None
     ports = proxy.proxy.brokers.ports
     assert len(set(ports.values())) == 2
     topic = fresh("spread")

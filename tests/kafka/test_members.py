@@ -98,9 +98,9 @@ def test_who_is_alone_waits_for_nobody_to_hear_of_it(
     """Who comes later hears of it; that one lets nothing be decided before it has been heard of."""
     monkeypatch.setattr(membership, "_HEARD_S", 60.0)
     with apart(cluster, "heard") as own, ProxyThread(own.config(id="first")) as first:
-        assert first.proxy is not None and first.proxy.coordinator.reading is None
+        assert first.proxy.coordinator.reading is None
         with ProxyThread(own.config(id="second", start_timeout_ms=2_000)) as second:
-            assert second.proxy is not None and second.proxy.coordinator.reading is not None
+            assert second.proxy.coordinator.reading is not None
             until(lambda: first.metric("proxies_alive") == 2, what="it has heard of the second")
 
 

@@ -63,7 +63,6 @@ class World:
 
 def local_of(world: World) -> LocalDecisions:
     """What the proxy knows of balances."""
-    assert world.proxy.proxy is not None
     return world.proxy.proxy.coordinator.local_decisions
 
 

@@ -4,8 +4,8 @@ from contextlib import ExitStack
 from dataclasses import replace
 
 from cluster_kit import Cluster, fresh
-from confluent_kafka.admin import AdminClient, NewTopic
 from proxy_kit import PolicyWriter, ProxyThread, until
+from stack_kit import new_topics
 from traffic_kit import batch, produce
 from wire_client import WireClient
 
@@ -17,7 +17,6 @@ LIMIT = 100.0
 
 def rate(proxy: ProxyThread, group: str) -> float | None:
     """What a proxy may use of a group; None: its clients do not use it."""
-    assert proxy.proxy is not None
     account = proxy.proxy.meter.accounts.get(group)
     return None if account is None or account.state is not State.JOINING else account.rate(0)
 
@@ -39,8 +38,7 @@ def test_the_limit_is_divided_by_the_proxies_alive(cluster: Cluster, topics: Top
     policies = PolicyWriter(cluster.kafka.bootstrap, topics)
     policies.put(f"resourcegroups.{group}", {"publishRateInMsgs": LIMIT})
     policies.put(f"namespaces.acme/{group}", {"resourcegroup": group})
-    admin = AdminClient({"bootstrap.servers": cluster.kafka.bootstrap})
-    admin.create_topics([NewTopic(topic, 1, 1)])[topic].result(20)
+    new_topics(cluster.kafka.bootstrap, topic)
     with ExitStack() as first_lives, ExitStack() as second_lives:
         configs = [replace(cluster.config(id=fresh(name)), topics=topics) for name in ("first", "second")]
         first, second = map(ProxyThread, configs)

@@ -10,8 +10,9 @@ from pathlib import Path
 
 import pytest
 from admin_process_kit import Admin
-from confluent_kafka.admin import AdminClient, NewTopic
+from confluent_kafka.admin import AdminClient
 from proxy_kit import until
+from stack_kit import new_topics
 
 from streaming.contract.topics import Cluster, Topics
 from weir.stack.kafka import LocalKafka, brokers_seen
@@ -93,8 +94,7 @@ def test_three_brokers_keep_their_data_and_ports_over_a_restart(tmp_path: Path) 
     cluster = LocalKafka(tmp_path, brokers=3)
     with cluster:
         addresses = cluster.bootstrap
-        admin = AdminClient({"bootstrap.servers": addresses})
-        admin.create_topics([NewTopic("kept", 3, 3)])["kept"].result(20)
+        new_topics(addresses, "kept", partitions=3, replicas=3)
         cluster.stop()
         cluster.start()
         assert cluster.bootstrap == addresses

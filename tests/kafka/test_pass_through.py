@@ -140,7 +140,6 @@ def test_a_slow_reader_gets_every_byte(cluster: Cluster, proxy: ProxyThread) -> 
     found = admin.describe_topics(TopicCollection([topic]))[topic].result(10).topic_id
     halves = (found.get_most_significant_bits(), found.get_least_significant_bits())
     topic_id = uuid.UUID(bytes=b"".join(int(half).to_bytes(8, "big", signed=True) for half in halves))
-    assert proxy.proxy is not None
     mover, moved = proxy.proxy.mover, list[int]()
 
     class Watched:
@@ -191,7 +190,6 @@ def fetch(topic_id: uuid.UUID) -> FetchRequest:
 
 def test_only_our_addresses_are_told(cluster: Cluster, proxy: ProxyThread) -> None:
     """Metadata, DescribeCluster and FindCoordinator name the proxy's ports."""
-    assert proxy.proxy is not None
     admin = AdminClient({"bootstrap.servers": proxy.bootstrap})
     ports = set(proxy.proxy.brokers.ports.values())
     assert {node.port for node in admin.describe_cluster().result(10).nodes} <= ports

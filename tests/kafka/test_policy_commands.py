@@ -214,7 +214,6 @@ def relayed(
         def start(made: bool) -> tuple[str, CommitRelay]:
             # The proxy names an address of its broker on which not it but the relay listens.
             proxy = proxy_with(id=fresh("relayed"), advertise=RELAY_HOST)
-            assert proxy.proxy is not None
             ports = proxy.proxy.brokers.ports
             until(lambda: ports, what="the broker's port")
             (port,) = ports.values()

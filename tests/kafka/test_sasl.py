@@ -20,6 +20,7 @@ from kafka.errors import ThrottlingQuotaExceededError
 from kafka.net.sasl.oauth import AbstractTokenProvider
 from login_kit import BEARER_MODULE, CAROL, NEVER, Login, jwt
 from proxy_kit import ProxyThread, until
+from stack_kit import new_topics
 from tls_kit import LOOPBACK, Authority
 from wire_client import Closed, WireClient
 
@@ -167,9 +168,7 @@ def test_the_user_who_logs_in_feels_the_limit(
 
 
 @pytest.mark.parametrize("client", ["librdkafka", pytest.param("kafka-python", marks=pytest.mark.soak)])
-def test_plain_without_tls_is_refused_in_words(
-    cluster: Cluster, client: str, proxy_with: Secured
-) -> None:
+def test_plain_without_tls_is_refused_in_words(cluster: Cluster, client: str, proxy_with: Secured) -> None:
     """What people see names the setting; the password is not sent."""
     proxy = proxy_with(sasl=True, sasl_plain_without_tls=False)
     said: list[str] = []
@@ -272,13 +271,11 @@ def test_a_wait_longer_than_a_session_is_paid_once(
     name, path = fresh("renewed"), "quotas[user=carol]"
     with apart(cluster, name) as own:
         proxy = before(own, id=name)
-        assert proxy.proxy is not None
         meter = proxy.proxy.meter
         own.policies.put(path, {"producer_byte_rate": 3_000})
         until(lambda: path in meter._policies.entries)
         proxy.await_part(1)
-        admin = AdminClient(rdkafka(proxy, authority, "SCRAM-SHA-512"))
-        admin.create_topics([NewTopic(name, 1, 1)])[name].result(LIMIT_S)
+        new_topics(rdkafka(proxy, authority, "SCRAM-SHA-512"), name)
         producer, failed = Producer(rdkafka(proxy, authority, "SCRAM-SHA-512")), list[Any]()
         for _ in range(2):
             producer.produce(name, bytes(9_000), on_delivery=lambda error, _: error and failed.append(error))
@@ -308,7 +305,6 @@ def test_librdkafka_renews_its_session(proxy: ProxyThread, authority: Authority,
             producer.produce(name, b"x", on_delivery=lambda error, _: error and failed.append(error))
             assert producer.flush(LIMIT_S) == 0
             time.sleep(0.05)
-        assert proxy.proxy is not None
         return {id(connection) for connection in proxy.proxy.connections if connection.user == user}
 
     early = produce(0.5)
@@ -317,9 +313,7 @@ def test_librdkafka_renews_its_session(proxy: ProxyThread, authority: Authority,
 
 
 @pytest.mark.soak
-def test_the_java_client_renews_its_session(
-    proxy: ProxyThread, authority: Authority, tmp_path: Path
-) -> None:
+def test_the_java_client_renews_its_session(proxy: ProxyThread, authority: Authority, tmp_path: Path) -> None:
     """A producer that runs for several lives of a session makes no connection more."""
     name, settings = fresh("java"), tmp_path / "client.properties"
     settings.write_text(
@@ -328,9 +322,7 @@ def test_the_java_client_renews_its_session(
         "sasl.jaas.config=org.apache.kafka.common.security.scram.ScramLoginModule required"
         f' username="carol" password="{CAROL}";\n'
     )
-    admin = AdminClient(rdkafka(proxy, authority, "SCRAM-SHA-512"))
-    admin.create_topics([NewTopic(name, 1, 1)])[name].result(LIMIT_S)
-    del admin
+    new_topics(rdkafka(proxy, authority, "SCRAM-SHA-512"), name)
     command = java_command(
         "org.apache.kafka.tools.ProducerPerformance", "--topic", name, "--num-records", "1000",
         "--record-size", "100", "--throughput", "100", "--command-config", str(settings),
@@ -338,7 +330,6 @@ def test_the_java_client_renews_its_session(
     )  # fmt: skip
     child = Child("java", command, log=tmp_path / "java.log")
     child.start()
-    assert proxy.proxy is not None
     seen: set[int] = set()
     while child.alive():
         seen |= {id(connection) for connection in proxy.proxy.connections}
@@ -383,7 +374,6 @@ def test_delegation_tokens(
     by_id = before(delegation_tokens="by_id", id="tokens")
     with connected(by_id, authority) as login:
         assert login.scram(first, secret).error_code == 0 and served(login)
-        assert by_id.proxy is not None
         assert {connection.user for connection in by_id.proxy.connections} == {name}
 
 

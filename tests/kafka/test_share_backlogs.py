@@ -1,7 +1,7 @@
 """Backlogs of share groups (KIP-1226) on a broker that has them, and how they are evicted."""
 
-from contextlib import closing
-from typing import Self
+from contextlib import AbstractContextManager, closing
+from typing import Any
 
 import pytest
 from cluster_kit import Cluster, fresh
@@ -19,7 +19,7 @@ NOT_LEADER = 6
 NOW_MS = 1_795_000_000_000
 
 
-class Shared(Lagging):
+class Shared(Lagging, AbstractContextManager[Any]):
     """A topic of twenty records, and a share group whose only member has acquired all of them."""
 
     def __init__(self, cluster: Cluster) -> None:
@@ -32,9 +32,6 @@ class Shared(Lagging):
         got = set[int]()
         while len(got) < RECORDS:
             got |= self.acquire()
-
-    def __enter__(self) -> Self:
-        return self
 
     def __exit__(self, *_: object) -> None:
         self._wire.__exit__(*_)

@@ -54,15 +54,12 @@ def test_members_read_through_the_proxy(cluster: Cluster, proxy_with: Start, cli
 def limited(start: Start, topic: str, group: str, limit: int, size: int = 0) -> tuple[ProxyThread, Counted]:
     """A proxy with a limit of a share group, and what it counts."""
     running = start()
-    assert running.proxy is not None
     counted = Counted(wall_ms, subscriptions={(full_name(topic), group): (limit, size)})
     count_by(running.proxy, counted)
     return running, counted
 
 
-def measured(
-    cluster: Cluster, start: Start, client: Client, limit: int, per_batch: int, count: int
-) -> float:
+def measured(cluster: Cluster, start: Start, client: Client, limit: int, per_batch: int, count: int) -> float:
     """What a share group gets in a second, each record once and none for the second time."""
     topic, group = fresh("shared"), fresh("members")
     filled(cluster.kafka.bootstrap, topic, count, per_batch)
@@ -108,7 +105,6 @@ def test_several_topics_of_one_member(cluster: Cluster, proxy_with: Start) -> No
             filled(cluster.kafka.bootstrap, topic, count)
         configure(cluster.kafka.bootstrap, group)
         proxy = proxy_with()
-        assert proxy.proxy is not None
         count_by(proxy.proxy, Counted(wall_ms, broker=(100, 0)))
         got = Member(java(proxy.bootstrap, group, ",".join(topics), 1_000, 60)).arrivals()
         assert len({(each.topic, each.offset) for each in got}) == len(got) == 1_000
@@ -195,7 +191,6 @@ def test_what_is_delivered_again_counts_again(cluster: Cluster, proxy_with: Star
         found = filter(None, (acquired(wire.ask(SHARE_FETCH, 2, each)) for each in asked))
         assert [next(found), next(found)] == [[(0, 9, 1)], [(0, 9, 2)]]
     assert [each.msgs for each in counted.delivered] == [10, 10]
-    assert proxy.proxy is not None
     sample = proxy.proxy.metrics.registry.get_sample_value
     assert sample("weir_dispatch_redelivered_msgs_total") == 10
 
@@ -279,7 +274,7 @@ def test_nothing_is_acquired_for_who_is_gone(cluster: Cluster, proxy_with: Start
     with RawMember(world.proxy.bootstrap) as wire:
         assert count(wire.ask(SHARE_FETCH, 2, world.first(wire))) == 2
         wire.tell(SHARE_FETCH, 2, world.next(1))
-        until(lambda: world.proxy.proxy and world.counted.held, what="the request held")
+        until(lambda: world.counted.held, what="the request held")
     until(lambda: world.proxy.metric("connections") == 0, what="its connection gone")
     with RawMember(cluster.kafka.bootstrap) as wire:
         later = wire.ask(SHARE_FETCH, 2, {**world.first(wire, "B" * 22), "MaxRecords": 500})
@@ -310,14 +305,11 @@ RATE, SIZE, FOR_S = 20_000, 1_000, 30
 
 
 @pytest.mark.soak
-def test_a_byte_rate_spends_no_deliveries(
-    cluster: Cluster, proxy_with: Start, say: Say
-) -> None:
+def test_a_byte_rate_spends_no_deliveries(cluster: Cluster, proxy_with: Start, say: Say) -> None:
     """Kafka's own throttle acquires first and answers empty; ours waits before. The same rate of both."""
     proxy, rated = proxy_with(), fresh("rated")
     path = f"quotas[user=ANONYMOUS,client-id={rated}]"
     cluster.policies.put(path, {"consumer_byte_rate": RATE})
-    assert proxy.proxy is not None
     entries = proxy.proxy.meter
     until(lambda: path in entries._policies.entries, what="the quota")
     proxy.await_part(1.0)
@@ -351,7 +343,6 @@ def test_a_resource_group(cluster: Cluster) -> None:
         own.policies.put(f"resourcegroups.{name}", {"dispatchRateInMsgs": limit})
         own.policies.put(f"namespaces.acme/{name}", {"resourcegroup": name})
         with serving(own, id="alone") as proxy:
-            assert proxy.proxy is not None
             entries = proxy.proxy.meter
             until(lambda: f"namespaces.acme/{name}" in entries._policies.entries, what="the group")
             proxy.await_part(1.0)
@@ -373,9 +364,7 @@ def test_two_proxies_hold_one_limit(cluster: Cluster) -> None:
         with serving(own, id="one") as one, serving(own, id="two") as two:
             for each in (one, two):
                 until(lambda each=each: knows(each, topic, group), what="the limit, and the other proxy")
-            got = [
-                Member(java(each.bootstrap, group, topic, count, 20)) for each in (one, two)
-            ]
+            got = [Member(java(each.bootstrap, group, topic, count, 20)) for each in (one, two)]
             arrivals = sorted(each for its in got for each in its.arrivals())
     assert len({each.offset for each in arrivals}) == len(arrivals)
     whole = {each.at_ms // 1_000 for each in arrivals}
@@ -387,6 +376,5 @@ def test_two_proxies_hold_one_limit(cluster: Cluster) -> None:
 
 def knows(running: ProxyThread, topic: str, group: str) -> bool:
     """Whether a proxy knows a group's limit and one other proxy."""
-    assert running.proxy is not None
     dispatch = running.proxy.fetch_context.dispatch
     return dispatch.limits_group(full_name(topic), group) and dispatch.proxies == 2

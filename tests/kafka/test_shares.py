@@ -9,12 +9,12 @@ import pytest
 from broker_fixtures import apart, serving
 from cluster_kit import Cluster, fresh
 from confluent_kafka import Consumer, Producer
-from confluent_kafka.admin import AdminClient, NewTopic
 from kafka import KafkaConsumer, KafkaProducer
 from kafka.protocol.consumer import FetchResponse
 from kafka.protocol.producer import ProduceResponse
 from kafka_kit import decode
 from proxy_kit import Decider, ProxyThread, until
+from stack_kit import new_topics
 from traffic_kit import batch, fetch_request, produce, produce_by_id
 from wire_client import WireClient, metadata_request
 
@@ -60,8 +60,7 @@ def group(cluster: Cluster, shares: Decider) -> Iterator[Callable[..., str]]:
             undo.callback(cluster.policies.put, group_path, None)
             undo.callback(cluster.policies.put, namespace_path, None)
             topic = f"acme.{name}.t"
-            admin = AdminClient({"bootstrap.servers": cluster.kafka.bootstrap})
-            admin.create_topics([NewTopic(topic, 1, 1)])[topic].result(20)
+            new_topics(cluster.kafka.bootstrap, topic)
             # Its leader may be told of it a little later.
             until(lambda: led(cluster, topic), what=f"a leader of {topic}")
             return topic
@@ -79,13 +78,11 @@ def led(cluster: Cluster, topic: str) -> bool:
 
 def account(proxy: ProxyThread, topic: str) -> Account | None:
     """A group's account at a proxy, once there is one."""
-    assert proxy.proxy is not None
     return proxy.proxy.meter.accounts.get(topic.split(".")[1])
 
 
 def policies_of(proxy: ProxyThread) -> Mapping[str, Any]:
     """The entries that a proxy meters by."""
-    assert proxy.proxy is not None
     return proxy.proxy.meter._policies.entries
 
 
@@ -169,7 +166,6 @@ def test_every_consumer_is_counted(
 
 def test_without_groups_nothing_is_read(cluster: Cluster, proxy: ProxyThread) -> None:
     """The meter is off, so a broken record set costs nothing and passes."""
-    assert proxy.proxy is not None
     meter = proxy.proxy.meter
     # What other tests had ends record by record: namespaces before their groups.
     until(lambda: not meter.active and not meter.accounts, what="an idle meter")
@@ -226,9 +222,7 @@ def test_a_producer_without_acks_waits_too(
 
 
 def test_produce_by_an_id_that_the_proxy_has_not_seen(
-    cluster: Cluster,
-    proxy_with: Callable[..., ProxyThread],
-    group: Callable[..., str],
+    cluster: Cluster, proxy_with: Callable[..., ProxyThread], group: Callable[..., str]
 ) -> None:
     """It is looked up on the client's connection; the first response is throttled already."""
     topic = group(publishRateInMsgs=100)
@@ -357,7 +351,6 @@ def test_metrics_of_a_group(proxy: ProxyThread, group: Callable[..., str]) -> No
     topic = group(publishRateInMsgs=1_000)
     metered(proxy, topic)
     name = topic.split(".")[1]
-    assert proxy.proxy is not None
     read = proxy.proxy.metrics.registry.get_sample_value
     sent = 0
 

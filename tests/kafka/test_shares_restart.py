@@ -7,8 +7,8 @@ from dataclasses import replace
 import orjson
 from cluster_kit import Cluster, fresh
 from confluent_kafka import Producer
-from confluent_kafka.admin import AdminClient, NewTopic
 from proxy_kit import PolicyWriter, ProxyThread
+from stack_kit import new_topics
 from traffic_kit import batch, produce
 from wire_client import WireClient
 
@@ -48,17 +48,15 @@ def test_a_restarted_proxy_goes_on_with_its_share(
         producer.produce(cluster.topics.decisions, value, f"{group}/{broker}", timestamp=made_ms)
     assert producer.flush(20) == 0
     topics = {group: f"acme.{group}.t" for group in (kept, ended, taken)}
-    admin = AdminClient({"bootstrap.servers": cluster.kafka.bootstrap})
-    for group, topic in topics.items():
+    new_topics(cluster.kafka.bootstrap, *topics.values())
+    for group in topics:
         cluster.policies.put(f"resourcegroups.{group}", {"publishRateInMsgs": 100})
         cluster.policies.put(f"namespaces.acme/{group}", {"resourcegroup": group})
-        admin.create_topics([NewTopic(topic, 1, 1)])[topic].result(20)
     proxy = proxy_with(id=name)
     with WireClient(proxy.bootstrap) as client:
         for topic in topics.values():
             client.send_frame(produce(9, {topic: [batch(1)]}, 1)[0])
             client.receive_frame()
-    assert proxy.proxy is not None
     accounts = proxy.proxy.meter.accounts
     assert (accounts[kept].state, accounts[kept].rate(0)) == (State.ACTIVE, 80.0)
     assert {accounts[group].state for group in (ended, taken)} == {State.JOINING}
@@ -72,12 +70,11 @@ def test_a_restarted_proxy_goes_on_with_its_share(
 def test_without_decisions_clients_are_let_in_all_the_same(cluster: Cluster) -> None:
     """Reading back has the same limit as all of the start; the topic is not there."""
     topics = Topics(f"{fresh('half')}.")
-    admin = AdminClient({"bootstrap.servers": cluster.kafka.bootstrap})
-    admin.create_topics([NewTopic(topics.policies, 1, 1)])[topics.policies].result(20)
+    new_topics(cluster.kafka.bootstrap, topics.policies)
     policies = PolicyWriter(cluster.kafka.bootstrap, topics)
     policies.put("resourcegroups.rg1", {"publishRateInMsgs": 100})
     policies.put("tenants.acme", {"resourcegroup": "rg1"})
     config = replace(cluster.config(id=fresh("half"), start_timeout_ms=1_500), topics=topics)
     with ProxyThread(config) as running, WireClient(running.bootstrap) as client:
-        assert running.proxy is not None and running.proxy.meter.active
+        assert running.proxy.meter.active
         client.metadata([], 4)

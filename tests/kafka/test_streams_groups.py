@@ -13,6 +13,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from login_kit import Login
 from proxy_kit import ProxyThread, until
 from share_kit import LIMIT_S, PROPERTIES, RawMember, share_cluster
+from stack_kit import new_topics
 from streams_apps import App, charged, internal, running
 from streams_kit import counting, heartbeat, topic
 from wire_client import Closed
@@ -54,8 +55,7 @@ def limited(cluster: Cluster, proxy: ProxyThread, user: str = "ANONYMOUS") -> No
 def source(cluster: Cluster, partitions: int = PARTITIONS) -> str:
     """A topic to read."""
     name = fresh("read")
-    admin = AdminClient({"bootstrap.servers": cluster.kafka.bootstrap})
-    admin.create_topics([NewTopic(name, partitions, 1)])[name].result(LIMIT_S)
+    new_topics(cluster.kafka.bootstrap, name, partitions=partitions)
     return name
 
 

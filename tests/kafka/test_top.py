@@ -2,17 +2,18 @@
 
 import json
 import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
 from http.client import HTTPConnection
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 from urllib.parse import quote, urlsplit
 
 import entity_kit as said
 import orjson
 import pytest
+import stack_kit
 from admin_process_kit import Admin
 from cluster_kit import Cluster, fresh
 from confluent_kafka import Producer
@@ -38,8 +39,7 @@ def admin(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterato
 
 def weir(cluster: Cluster, *words: str) -> subprocess.CompletedProcess[str]:
     """Run a command on the cluster."""
-    command = [sys.executable, "-m", "weir", *words, "--kafka", cluster.kafka.bootstrap]
-    return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    return stack_kit.weir(*words, "--kafka", cluster.kafka.bootstrap)
 
 
 def top(cluster: Cluster, *words: str) -> subprocess.CompletedProcess[str]:
@@ -141,7 +141,7 @@ def test_nothing_to_show_is_said(cluster: Cluster, topics: Topics, tmp_path: Pat
     assert gone.returncode == 1 and "none.policies" in gone.stderr
 
 
-class Stream:
+class Stream(AbstractContextManager[Any]):
     """A stream of events that is read."""
 
     def __init__(self, admin: Admin, query: str) -> None:
@@ -158,9 +158,6 @@ class Stream:
             assert line, "the stream has ended"
             if line == f"event: {name}\n":
                 return orjson.loads(self._answer.readline().removeprefix(b"data: "))
-
-    def __enter__(self) -> Self:
-        return self
 
     def __exit__(self, *_: object) -> None:
         self._answer.close()

@@ -9,9 +9,10 @@ import orjson
 import pytest
 from cluster_kit import Cluster as SharedCluster
 from confluent_kafka import Producer
-from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic, ResourceType
+from confluent_kafka.admin import AdminClient, ConfigResource, ResourceType
 from equivalence_kit import plain
 from proxy_kit import until
+from stack_kit import new_topics
 
 from streaming.contract.errors import WeirError
 from streaming.contract.topics import Cluster, Topics
@@ -83,8 +84,7 @@ def test_topics_are_created_once(kafka: LocalKafka) -> None:
 
 def test_topic_with_other_settings_is_refused(kafka: LocalKafka) -> None:
     """Somebody else's topic of that name is named and left alone."""
-    admin = AdminClient({"bootstrap.servers": kafka.bootstrap})
-    admin.create_topics([NewTopic("foreign.requests", 1)])["foreign.requests"].result(20)
+    new_topics(kafka.bootstrap, "foreign.requests")
     with pytest.raises(WeirError, match=r"foreign\.requests exists with message\.timestamp\.type=CreateTime"):
         ensure_topics(Home(kafka.bootstrap, Topics("foreign.")))
 

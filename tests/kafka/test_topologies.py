@@ -72,9 +72,7 @@ def wild(random: Random) -> list[Fields]:
 def test_the_numbers_are_the_coordinators(grow: Callable[[Random], list[Fields]], least: int) -> None:
     """The same topics with the same partitions, or none at all."""
     random, layout = Random(grow.__name__), request_layout(STREAMS_HEARTBEAT, 0)
-    bodies = [
-        layout.write(heartbeat({"Epoch": 0, "Subtopologies": grow(random)})) for _ in range(TOPOLOGIES)
-    ]
+    bodies = [layout.write(heartbeat({"Epoch": 0, "Subtopologies": grow(random)})) for _ in range(TOPOLOGIES)]
     said = subprocess.run(
         java_command(
             str(ROOT / "tests" / "kafka" / "InternalTopics.java"),

@@ -27,7 +27,6 @@ def exceed(client: WireClient, name: str, count: int, version: int = 5) -> int:
 
 def broker_address(proxy: ProxyThread) -> str:
     """The proxy's port of the one broker."""
-    assert proxy.proxy is not None
     (port,) = proxy.proxy.brokers.ports.values()
     return f"127.0.0.1:{port}"
 

@@ -123,9 +123,7 @@ WITH_ANOTHER: Final = {
 }
 """Those that never fire alone: their series, and the others."""
 
-ANOTHER_WAY: Final = {
-    "WeirCollectRoundsFail": {'weir_collect_rounds_total{result="first"}': GROWS},
-}
+ANOTHER_WAY: Final = {"WeirCollectRoundsFail": {'weir_collect_rounds_total{result="first"}': GROWS}}
 """Further series that one of CASES fires on."""
 
 HEALTHY: Final = {

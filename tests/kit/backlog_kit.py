@@ -7,6 +7,7 @@ from typing import Any
 import orjson
 from cluster_kit import Cluster
 from confluent_kafka import Consumer, Producer, TopicPartition
+from counted_kit import full_name as full
 from proxy_kit import WAIT_S, PolicyWriter, ProxyThread, until
 
 from enforcer.laws.backlog.blocks import Blocks
@@ -20,11 +21,6 @@ _numbers = itertools.count(1)
 def now_ms() -> int:
     """The time, ms since the epoch."""
     return time.time_ns() // 1_000_000
-
-
-def full(topic: str) -> str:
-    """What a Kafka topic of a test is called in policies."""
-    return f"persistent://public/default/{topic}"
 
 
 def quota(policy: str = HOLD, limit: int = 5_000, **more: Any) -> dict[str, Any]:
@@ -91,14 +87,12 @@ class BacklogWriter:
 
 def until_blocked(proxy: ProxyThread, topic: str, *, blocked: bool = True) -> None:
     """Wait until a proxy has a block of a topic, or has none."""
-    assert proxy.proxy is not None
     blocks = proxy.proxy.enforcement.of(Blocks)
     until(lambda: (blocks.block(topic) is not None) == blocked, what=f"{topic}: blocked is {blocked}")
 
 
 def counted(proxy: ProxyThread, outcome: str, policy: str = HOLD, quota_type: str = "size") -> float:
     """How many requests came to this."""
-    assert proxy.proxy is not None
     labels = {"quota_type": quota_type, "policy": policy, "outcome": outcome}
     name = "weir_producer_block_requests_total"
     return proxy.proxy.metrics.registry.get_sample_value(name, labels) or 0.0

@@ -8,11 +8,11 @@ from typing import Any
 import orjson
 from confluent_kafka import Producer
 from job_kit import Job
-from stack_kit import until
+from stack_kit import records, until
 
 from streaming.columns.packed import CONTENT_TYPE, HEADER
 from streaming.contract.topics import Cluster, Topics
-from weir.logs.topic_reader import Record, TopicReader
+from weir.logs.topic_reader import Record
 from weir.stack.kafka import LocalKafka
 from weir.stack.topics import ensure_topics
 
@@ -49,11 +49,7 @@ class Bench:
 
     def records(self, topic: str) -> list[Record]:
         """All that stands on a topic, of packed records the rows."""
-        reader = TopicReader(self.bootstrap, {})
-        try:
-            return [record for span in reader.spans(topic, 0, None) for record in reader.read(span)]
-        finally:
-            reader.close()
+        return list(records(self.bootstrap, topic))
 
     def until(self, enough: Callable[[list[Event]], Any]) -> list[Event]:
         """The decisions so far, once they are enough."""

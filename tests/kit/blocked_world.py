@@ -61,7 +61,6 @@ class World:
 
     def knows(self, proxy: ProxyThread, topic: str) -> bool:
         """Whether a proxy has read the policy of a topic."""
-        assert proxy.proxy is not None
         return f"topics.{full(topic)}" in proxy.proxy.coordinator.policies.at(now_ms()).entries
 
 

@@ -49,7 +49,6 @@ def apart(cluster: Cluster, name: str) -> Iterator[Cluster]:
 def serving(cluster: Cluster, **settings: Any) -> Iterator[ProxyThread]:
     """A proxy whose job answers."""
     with ProxyThread(cluster.config(**settings)) as running:
-        assert running.proxy is not None
         until(running.proxy.enforcement.ready.is_set, what="a decided probe")
         yield running
 

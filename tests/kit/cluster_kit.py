@@ -62,7 +62,6 @@ class Cluster:
         """Wait until a proxy knows a quota."""
 
         def known() -> bool:
-            assert proxy.proxy is not None
             quota = proxy.proxy.coordinator.quota(user, client_id)
             return (None if quota is None else quota.rate) == rate
 

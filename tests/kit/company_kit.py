@@ -18,12 +18,12 @@ from job_kit import Job
 from path_kit import CutPath
 from process_kit import ProxyProcess
 from proxy_kit import PolicyWriter, until
+from stack_kit import read_all
 from threaded import Threaded
 from wire_client import Closed, WireClient, errors
 
 from streaming.contract.topics import Cluster, Topics
 from streaming.laws.mutation.rates import refill
-from weir.logs.topic_reader import TopicReader
 from weir.stack.kafka import HOST, LocalKafka, Sasl, free_port
 from weir.stack.topics import ensure_topics
 
@@ -199,15 +199,8 @@ class Company:
                 done.result(60)
 
     def _read(self, topic: str, subject: str) -> Iterator[dict[str, Any]]:
-        reader = TopicReader(self.kafka.bootstrap, {})
-        try:
-            for span in reader.spans(topic, 0, None):
-                for record in reader.read(span):
-                    said = orjson.loads(record.value)
-                    if said.get("subject") == subject:
-                        yield said
-        finally:
-            reader.close()
+        said = map(orjson.loads, read_all(self.kafka.bootstrap, topic))
+        return (one for one in said if one.get("subject") == subject)
 
     def _kill_all(self) -> None:
         for name in list(self.proxies):

@@ -8,6 +8,7 @@ from typing import Any, cast
 
 from clock_kit import Timer
 from context_kit import SERVER_NAME
+from kafka_kit import framed
 from mutation_kit import Desk
 
 from enforcer.core import bounds
@@ -38,11 +39,6 @@ from enforcer.laws.shares.meter import Meter
 from streaming.contract.topics import Topics
 
 METADATA, PRODUCE, API_VERSIONS = 3, 0, 18
-
-
-def framed(payload: bytes) -> bytes:
-    """A frame with its length."""
-    return struct.pack(">i", len(payload)) + payload
 
 
 def header(key: int, version: int, correlation_id: int) -> bytes:
@@ -145,16 +141,6 @@ class FakeUpstream(Upstream):
         return frames_of(self.data)
 
 
-def _dispatch_of(desk: Desk, meter: Meter) -> Dispatch:
-    """Dispatch rates by the desk's clock and policies; what is reported of them goes nowhere."""
-    return Dispatch(replace(desk.context, metrics=Metrics(10)), meter)
-
-
-def _blocks_of(desk: Desk) -> Blocks:
-    """Blocks of producers by the desk's clock and policies; what is logged of them stands in its events."""
-    return Blocks(desk.context)
-
-
 class Rig:
     """A connection between a fake client and a fake broker.
 
@@ -169,14 +155,16 @@ class Rig:
         self.desk = desk
         self.meter = Meter(desk.settings, desk.coordinator.clock) if beside is None else beside.meter
         self.frame_meter = FrameMeter(self.meter) if beside is None else beside.frame_meter
-        self.dispatch = _dispatch_of(desk, self.meter) if beside is None else beside.dispatch
+        # What is reported of deliveries goes nowhere; what is logged of blocks stands in the desk's events.
+        own = replace(desk.context, metrics=Metrics(10))
+        self.dispatch = Dispatch(own, self.meter) if beside is None else beside.dispatch
         self.brokers = Brokers(
             listen_host="", advertise="", port_base=0, brokers_max=0, serve=lambda _socket, _broker: None
         )
         self.fetch_context = FetchContext(
             self.dispatch, desk.settings, desk.metrics, self.brokers, self.frame_meter.names, self.now_ms
         )
-        blocks = _blocks_of(desk) if beside is None else beside.blocks.blocks
+        blocks = Blocks(desk.context) if beside is None else beside.blocks.blocks
         self.blocks = BlocksLimit(
             blocks, self.frame_meter.names, self.fetch_context.topic, desk.settings, self.now_ms
         )

@@ -11,10 +11,10 @@ import pytest
 from aiokafka import AIOKafkaConsumer
 from cluster_kit import fresh
 from confluent_kafka import Consumer
-from confluent_kafka.admin import AdminClient, NewTopic
 from kafka import KafkaConsumer
 from kafka.protocol.producer import ProduceResponse
 from proxy_kit import until
+from stack_kit import new_topics
 from traffic_kit import batch, produce_to
 from wire_client import WireClient
 
@@ -31,9 +31,7 @@ def filled(
 ) -> str:
     """A topic with so many records in each partition, in batches of one size; its name."""
     name = name or fresh("dispatch")
-    admin = AdminClient({"bootstrap.servers": bootstrap})
-    for future in admin.create_topics([NewTopic(name, partitions, 1)]).values():
-        future.result(LIMIT_S)
+    new_topics(bootstrap, name, partitions=partitions)
     with WireClient(bootstrap) as client:
 
         def receive(partition: int) -> int:

@@ -32,12 +32,6 @@ class CountingRelay(Relay):
         self.open.set()
         self._lock = threading.Lock()
 
-    @property
-    def address(self) -> tuple[str, int]:
-        """Where it listens."""
-        host, port = self._listener.getsockname()
-        return host, port
-
     def cut(self) -> None:
         """End all connections that are open now."""
         for one in self._open[1:]:

@@ -1,5 +1,6 @@
 """A connection whose client and broker the test plays, and its part that watches over new topics."""
 
+from collections.abc import Awaitable
 from typing import Any
 
 from mutation_kit import Bureau, settle_down
@@ -8,16 +9,8 @@ from part_link_kit import PartLink
 from enforcer.pulsar.creation.known_topics import Office
 from enforcer.pulsar.creation.part import CreationPart
 from enforcer.pulsar.settings import PulsarSettings
+from enforcer.wire.pulsar import frames
 from enforcer.wire.pulsar.commands import command, parse
-from enforcer.wire.pulsar.frames import (
-    ERROR,
-    PARTITIONED_METADATA,
-    PARTITIONED_METADATA_RESPONSE,
-    PRODUCER,
-    PRODUCER_SUCCESS,
-    SUBSCRIBE,
-    SUCCESS,
-)
 
 NOT_FOUND = 11
 HERE = "persistent://public/default/"
@@ -72,15 +65,15 @@ class Client:
 
     async def produce(self, name: str = "t", **fields: Any) -> bool:
         """A PRODUCER for a topic."""
-        return await self.send(PRODUCER, topic=name, producer_id=1, **fields)
+        return await self.send(frames.PRODUCER, topic=name, producer_id=1, **fields)
 
     async def subscribe(self, name: str = "t", **fields: Any) -> bool:
         """A SUBSCRIBE for a topic."""
-        return await self.send(SUBSCRIBE, topic=name, consumer_id=1, subscription="s", **fields)
+        return await self.send(frames.SUBSCRIBE, topic=name, consumer_id=1, subscription="s", **fields)
 
     async def look_up(self, name: str = "t", **fields: Any) -> bool:
         """A PARTITIONED_METADATA for a topic."""
-        return await self.send(PARTITIONED_METADATA, topic=name, **fields)
+        return await self.send(frames.PARTITIONED_METADATA, topic=name, **fields)
 
     def asked(self) -> Any:
         """The newest frame to the broker, which is removed."""
@@ -104,18 +97,23 @@ class Client:
         """The broker answers the newest question; None: with an error. Returns the question."""
         question = self.asked()
         fields = {"response": 1, "error": error} if partitions is None else {"partitions": partitions}
-        await self.reply(PARTITIONED_METADATA_RESPONSE, request_id=question.request_id, **fields)
+        await self.reply(frames.PARTITIONED_METADATA_RESPONSE, request_id=question.request_id, **fields)
         return question
+
+    async def answered(self, sent: Awaitable[bool], *partitions: int | None) -> Any:
+        """The client sends something, and the broker answers what it is asked then; its last question."""
+        await sent
+        return [await self.answer(count) for count in partitions][-1]
 
     async def made(self, request_id: int) -> bool:
         """The broker has done a PRODUCER or SUBSCRIBE, which is then the newest it got."""
         frame = self.wire.up.pop()
-        kind = PRODUCER_SUCCESS if frame[9] == PRODUCER else SUCCESS
+        kind = frames.PRODUCER_SUCCESS if frame[9] == frames.PRODUCER else frames.SUCCESS
         return await self.reply(kind, request_id=request_id)
 
     async def refused(self, request_id: int, error: int = NOT_FOUND) -> bool:
         """The broker has refused something of the client's."""
-        return await self.reply(ERROR, request_id=request_id, error=error, message="no")
+        return await self.reply(frames.ERROR, request_id=request_id, error=error, message="no")
 
 
 class Yard:

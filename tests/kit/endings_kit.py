@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 from cluster_kit import Cluster
 from confluent_kafka import Consumer, TopicPartition
-from kafka_kit import request
+from kafka_kit import framed, request
 from proxy_kit import until
 from traffic_kit import batch, produce
 from wire_client import Closed, WireClient, create_request
@@ -18,11 +18,6 @@ End = Callable[[socket.socket], None]
 """Ends a connection from the client's side."""
 
 _RESET = struct.pack("ii", 1, 0)
-
-
-def framed(payload: bytes) -> bytes:
-    """A frame with its length."""
-    return struct.pack(">i", len(payload)) + payload
 
 
 def produced(topic: str, acks: int, size: int = 10, client_id: str = "ends") -> bytes:

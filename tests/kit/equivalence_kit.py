@@ -134,7 +134,6 @@ def behind_weir(cluster: Cluster, proxy: ProxyThread) -> Side:
     """One whose limits are Weir's."""
 
     def limit(quotas: dict[Entity, dict[str, float | None]]) -> None:
-        assert proxy.proxy is not None
         meter = proxy.proxy.meter
         for (user, client_id), rates in quotas.items():
             of_client = "" if client_id is None else f",client-id={client_id}"

@@ -6,6 +6,7 @@ from typing import Any
 from cachetools import LRUCache
 from clock_kit import Waiter
 from counted_kit import Counted
+from counted_kit import full_name as full
 from kafka.protocol.consumer import FetchRequest, FetchResponse
 from kafka_kit import build, decode, response
 from traffic_kit import batch, fetch_request, key_of, topic_id
@@ -21,11 +22,6 @@ CLIENT = Client("alice", "10.0.0.1", "tests")
 ADDRESS = ("kafka", 9092)
 BROKER = "broker-kafka:9092"
 GROUP = "g"
-
-
-def full(topic: str) -> str:
-    """As limits know it."""
-    return f"persistent://public/default/{topic}"
 
 
 class World:

@@ -12,10 +12,10 @@ import time
 import traceback
 import weakref
 from collections.abc import Callable
-from contextlib import ExitStack
+from contextlib import AbstractContextManager, ExitStack
 from itertools import accumulate
 from random import Random
-from typing import Any, Self
+from typing import Any
 from unittest.mock import patch
 
 from fuzz_kit import pieces, requests
@@ -132,7 +132,7 @@ def short_ends() -> ExitStack:
     return short
 
 
-class Rig:
+class Rig(AbstractContextManager[Any]):
     """A proxy of one kind and what watches it; a context manager.
 
     Args:
@@ -154,9 +154,6 @@ class Rig:
         # Or each session of a client that left unanswered would be waited for.
         self._short.enter_context(patch.object(bounds, "DEPARTED_MAX_MS", 200))
         self.proxy = self.loop.run_until_complete(self._start())
-
-    def __enter__(self) -> Self:
-        return self
 
     def __exit__(self, *_: object) -> None:
         self.loop.run_until_complete(self.proxy.stop())

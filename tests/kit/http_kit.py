@@ -2,7 +2,7 @@
 
 import asyncio
 import base64
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -221,20 +221,9 @@ class Front:
         return self.registry.get_sample_value(name, labels) or 0.0
 
 
-def run(scene: "Callable[[], Any]") -> None:
-    """Run a coroutine function to its end."""
-    asyncio.run(scene())
-
-
 def jwt(**claims: Any) -> str:
     """A header with a token of these claims, whose signature nobody can check."""
     parts = ({"alg": "none"}, claims, "x")
     return "Bearer " + ".".join(
         base64.urlsafe_b64encode(orjson.dumps(part)).decode().rstrip("=") for part in parts
     )
-
-
-async def streamed(*parts: bytes) -> AsyncIterator[bytes]:
-    """A body that comes in parts."""
-    for part in parts:
-        yield part

@@ -60,9 +60,7 @@ class Job:
         command += self._words
         with self.log.open("ab") as log:
             self._process = subprocess.Popen(
-                [*command, *map(str, routes), "--ready-file", str(self._ready)],
-                stdout=log,
-                stderr=log,
+                [*command, *map(str, routes), "--ready-file", str(self._ready)], stdout=log, stderr=log
             )
 
     def end(self, number: signal.Signals, limit_s: float = STOP_S) -> int:

@@ -4,14 +4,15 @@ import asyncio
 import contextlib
 import time
 from collections.abc import Iterable, Sequence
-from contextlib import closing
-from typing import Any, Self
+from contextlib import AbstractContextManager, closing
+from typing import Any
 
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 from kafka import TopicPartition as KafkaPartition
 from kafka.errors import KafkaError, NoError
 from kafka.structs import OffsetAndMetadata
+from threaded import until
 
 from streaming.collect.backlog.cluster import Eviction, Order, RoundQuestion, RoundResult
 from streaming.collect.kafka.cluster import KafkaCluster
@@ -34,7 +35,7 @@ def full_name(topic: str) -> str:
     return Namespaces(PATTERN).full_name(topic)
 
 
-class Looker:
+class Looker(AbstractContextManager[Any]):
     """A KafkaCluster and the loop that it runs in.
 
     Args:
@@ -44,9 +45,6 @@ class Looker:
     def __init__(self, bootstrap: str) -> None:
         self._runner = asyncio.Runner()
         self.cluster = KafkaCluster(Cluster(bootstrap), KafkaBacklogSettings(), Namespaces(PATTERN))
-
-    def __enter__(self) -> Self:
-        return self
 
     def __exit__(self, *_: object) -> None:
         self.cluster.close()
@@ -129,10 +127,7 @@ class Lagging:
     def recreate(self) -> None:
         """Delete the topic and create it anew."""
         self.admin.delete_topics([self.topic])[self.topic].result(LIMIT_S)
-        deadline = time.monotonic() + LIMIT_S
-        while self.topic in self.admin.list_topics(timeout=LIMIT_S).topics:
-            assert time.monotonic() < deadline
-            time.sleep(0.05)
+        until(lambda: self.topic not in self.admin.list_topics(timeout=LIMIT_S).topics, LIMIT_S)
         self.create()
 
     def write(self, count: int, size: int = 100, partition: int = 0, times: Iterable[int] = ()) -> None:

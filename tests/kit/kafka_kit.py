@@ -1,5 +1,6 @@
 """Kafka messages encoded by kafka-python: the second opinion on every byte that the wire layer reads."""
 
+import struct
 from collections.abc import Mapping
 from typing import Any
 
@@ -21,6 +22,11 @@ def _parts(cls: type[Any], name: str, version: int, value: Any) -> Any:
     if isinstance(value, Mapping):
         return build(cls.fields[name].data_class, version, **value)
     return [_parts(cls, name, version, one) for one in value] if isinstance(value, list) else value
+
+
+def framed(payload: bytes) -> bytes:
+    """A frame with its length."""
+    return struct.pack(">i", len(payload)) + payload
 
 
 def request(message: ApiMessage, client_id: str | None = CLIENT_ID) -> tuple[bytes, RequestHeader]:

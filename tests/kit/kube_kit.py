@@ -34,9 +34,7 @@ class Kubernetes:
         self._config, key, tokens = folder / "config.json", folder / "accounts.key", folder / "tokens.csv"
         key.write_bytes(
             rsa.generate_private_key(65537, 2048).private_bytes(
-                serialization.Encoding.PEM,
-                serialization.PrivateFormat.PKCS8,
-                serialization.NoEncryption(),
+                serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
             )
         )
         tokens.write_text(f'{_TOKEN},tester,1,"system:masters"\n')

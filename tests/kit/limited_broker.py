@@ -7,9 +7,10 @@ from typing import Any
 
 import pytest
 from cluster_kit import Cluster, fresh
-from confluent_kafka.admin import AdminClient, NewTopic
+from confluent_kafka.admin import AdminClient
 from counting_relay import CountingRelay
 from proxy_kit import Decider, PolicyWriter, ProxyThread, until
+from stack_kit import new_topics
 from tls_kit import PLAIN, Way
 from traffic_kit import batch, produce
 from wire_client import WireClient
@@ -24,7 +25,6 @@ FIXED = {"algorithm": "fixed", "fixed": {"limit": LIMIT}}
 
 def partition(proxy: ProxyThread) -> Any:
     """What the proxy knows of the one broker's limit; None: nothing yet."""
-    assert proxy.proxy is not None
     known = proxy.proxy.concurrency.partitions.known
     return next(iter(known.values()), None)
 
@@ -38,8 +38,7 @@ class World:
         self.cluster, self.topics, self.relay, self.proxy = cluster, topics, relay, proxy
         self.client = {"bootstrap.servers": proxy.bootstrap, "log_level": "0", **way.rdkafka}
         self.topic = fresh("flow")
-        admin = AdminClient({"bootstrap.servers": cluster.kafka.bootstrap})
-        admin.create_topics([NewTopic(self.topic, 4, 1)])[self.topic].result(20)
+        new_topics(cluster.kafka.bootstrap, self.topic, partitions=4)
 
     def limit(self, entry: dict[str, Any]) -> None:
         """Put a limit in force before the broker, and wait until connections are counted."""
@@ -61,7 +60,7 @@ def worlds(cluster: Cluster, topics: Topics, monkeypatch: pytest.MonkeyPatch) ->
     with ExitStack() as stack:
         relays: dict[Address, CountingRelay] = {}
         dial = Upstream.dial
-        monkeypatch.setattr(Upstream, "dial", lambda self, to: dial(self, relays[to].address))
+        monkeypatch.setattr(Upstream, "dial", lambda self, to: dial(self, relays[to].listens))
 
         def make(*, job: bool = False, way: Way = PLAIN, **settings: Any) -> World:
             if job:

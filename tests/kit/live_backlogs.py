@@ -5,9 +5,8 @@ from typing import Any
 
 import orjson
 from confluent_kafka import OFFSET_BEGINNING, Consumer, Producer, TopicPartition
-from confluent_kafka.admin import AdminClient, NewTopic
 from proxy_kit import PolicyWriter
-from stack_kit import read_all
+from stack_kit import new_topics, read_all
 
 from streaming.contract.topics import Topics
 
@@ -29,9 +28,7 @@ class Backlogs:
     def __init__(self, kafka: str, *topics: str) -> None:
         self.kafka, self.topics = kafka, topics
         self._policies = PolicyWriter(kafka, Topics())
-        admin = AdminClient({"bootstrap.servers": kafka})
-        for created in admin.create_topics([NewTopic(topic, 1, 1) for topic in topics]).values():
-            created.result(WAIT_S)
+        new_topics(kafka, *topics)
         self._tail: Consumer | None = None
         self._producer = Producer({"bootstrap.servers": kafka, "batch.num.messages": 1})
 

@@ -7,7 +7,6 @@ property of test_alone.py.
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from heapq import heappop, heappush
 from itertools import count
 from random import Random
 
@@ -20,6 +19,7 @@ from enforcer.laws.mutation.request import Decision
 from streaming.laws.mutation.law import PERMISSIVE, STRICT, charge_bucket
 from streaming.laws.mutation.rates import FULL, refill
 from streaming.policy.timeline import PolicyTimeline
+from weir.simulate.agenda import Agenda
 
 DEADLINE_MS = 2_000
 READ_MS = 500
@@ -182,8 +182,8 @@ class Proxy:
 
 
 @dataclass(kw_only=True)
-class World:
-    """All of it.
+class World(Agenda):
+    """All of it, by simulated ms.
 
     Attributes:
         rate: mutations per second.
@@ -204,38 +204,21 @@ class World:
     away_ms: tuple[int, int] = (-1, -1)
     parts: bool = True
     seed: int = 0
-    now: int = 0
     above: float = 0.0
     admitted: int = 0
     proxies: list[Proxy] = field(init=False)
 
     def __post_init__(self) -> None:
+        super().__init__(0)
         self.timeline = PolicyTimeline({"quotas[user=alice]": quota(self.rate, self.burst)})
         self.random = Random(self.seed)
         self.tokens, self.last = FULL, T0
         self._left, self._went_ms = self.burst, 0
         self._topic: list[_Event] = []
-        self._due: list[tuple[int, int, Callable[[], None]]] = []
-        self._numbers = count()
         self.proxies = [Proxy(self, f"p{number}", place) for number, place in enumerate(self.places)]
         for proxy in self.proxies:
             self.at(proxy.place.start_ms, proxy.start)
         self.after(self.batch_ms, self._batch)
-
-    def run(self, until_ms: int) -> None:
-        """Let time pass."""
-        while self._due and self._due[0][0] <= until_ms:
-            self.now, _, function = heappop(self._due)
-            function()
-        self.now = until_ms
-
-    def at(self, time_ms: int, function: Callable[[], None]) -> None:
-        """Call something at a time."""
-        heappush(self._due, (time_ms, next(self._numbers), function))
-
-    def after(self, delay_ms: int, function: Callable[[], None]) -> None:
-        """Call something later."""
-        self.at(self.now + delay_ms, function)
 
     def job_away(self) -> bool:
         """Whether the job is away."""

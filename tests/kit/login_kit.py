@@ -8,12 +8,7 @@ import re
 from typing import Any
 
 from cluster_kit import USERS
-from kafka.protocol.sasl import (
-    SaslAuthenticateRequest,
-    SaslAuthenticateResponse,
-    SaslHandshakeRequest,
-    SaslHandshakeResponse,
-)
+from kafka.protocol import sasl
 from kafka_kit import build
 from wire_client import WireClient
 
@@ -40,16 +35,16 @@ class Login:
     def handshake(self, mechanism: str) -> Any:
         """The answer to SaslHandshake."""
         self._hash = mechanism[-7:].lower().replace("-", "")
-        self.wire.send(build(SaslHandshakeRequest, 1, mechanism=mechanism))
-        return self.wire.receive(SaslHandshakeResponse, 1)
+        self.wire.send(build(sasl.SaslHandshakeRequest, 1, mechanism=mechanism))
+        return self.wire.receive(sasl.SaslHandshakeResponse, 1)
 
     def ask(self, token: bytes) -> None:
         """Send a token."""
-        self.wire.send(build(SaslAuthenticateRequest, 2, auth_bytes=token))
+        self.wire.send(build(sasl.SaslAuthenticateRequest, 2, auth_bytes=token))
 
     def answer(self) -> Any:
         """What is said to a token."""
-        return self.wire.receive(SaslAuthenticateResponse, 2)
+        return self.wire.receive(sasl.SaslAuthenticateResponse, 2)
 
     def tell(self, token: bytes) -> Any:
         """The answer to a token."""

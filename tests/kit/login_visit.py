@@ -3,12 +3,7 @@
 from typing import Any
 
 from connection_kit import Rig, framed, frames_of
-from kafka.protocol.sasl import (
-    SaslAuthenticateRequest,
-    SaslAuthenticateResponse,
-    SaslHandshakeRequest,
-    SaslHandshakeResponse,
-)
+from kafka.protocol import sasl
 from kafka_kit import build, request, response
 
 ILLEGAL_STATE, AUTHENTICATION_FAILED = 34, 58
@@ -41,20 +36,21 @@ class Visit:
 
     def offer(self, mechanism: str) -> None:
         """The client sends SaslHandshake."""
-        self.ask(build(SaslHandshakeRequest, 1, mechanism=mechanism))
+        self.ask(build(sasl.SaslHandshakeRequest, 1, mechanism=mechanism))
 
     def offered(self, error: int = 0) -> None:
         """The broker answers it."""
-        self.rig.answer([response(build(SaslHandshakeResponse, 1, error_code=error, mechanisms=["PLAIN"]))])
+        answer = build(sasl.SaslHandshakeResponse, 1, error_code=error, mechanisms=["PLAIN"])
+        self.rig.answer([response(answer)])
 
     def token(self, token: bytes) -> None:
         """The client sends SaslAuthenticate."""
-        self.ask(build(SaslAuthenticateRequest, 2, auth_bytes=token))
+        self.ask(build(sasl.SaslAuthenticateRequest, 2, auth_bytes=token))
 
     def told(self, error: int = 0, challenge: bytes = b"") -> None:
         """The broker answers it."""
         values = {"error_code": error, "error_message": "no" if error else None, "auth_bytes": challenge}
-        answer = build(SaslAuthenticateResponse, 2, session_lifetime_ms=self.life_ms, **values)
+        answer = build(sasl.SaslAuthenticateResponse, 2, session_lifetime_ms=self.life_ms, **values)
         self.rig.answer([response(answer)])
 
     def begin(self, mechanism: str = "PLAIN", token: bytes = ALICE) -> None:

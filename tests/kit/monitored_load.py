@@ -10,6 +10,7 @@ import pulsar
 from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, NewTopic
 from pulsar_kit import Admin, client
+from stack_kit import new_topics
 from threaded import Threaded
 
 VALUE = b"x" * 500
@@ -68,10 +69,7 @@ class Load(Threaded):
         super().__init__(*(partial(self._run, work) for work in works), limit_s=2 * _WAIT_S)
 
     def __enter__(self) -> Self:
-        admin = AdminClient({"bootstrap.servers": self._ready["kafka"]})
-        made = admin.create_topics([NewTopic(name, 2, 1) for name in (GROUPED, LATE, BLOCKED)])
-        for one in made.values():
-            one.result(_WAIT_S)
+        new_topics(self._ready["kafka"], GROUPED, LATE, BLOCKED, partitions=2)
         return super().__enter__()
 
     def _run(self, work: Callable[[], None]) -> None:

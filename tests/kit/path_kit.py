@@ -1,20 +1,19 @@
-"""Paths to a broker: one that can be cut, and one that spreads connections over several proxies."""
+"""Paths to a broker: cut, spread over several proxies, announced."""
 
 import itertools
 import socket
 import threading
 from collections.abc import Sequence
 from contextlib import suppress
-from types import TracebackType
 
 from relay_kit import Relay, shut
 
 HOST = "127.0.0.1"
-_AT_ONCE_BYTES = 65_536
+AT_ONCE_BYTES = 65_536
 
 
 class Path(Relay):
-    """Passes everything on while it is whole."""
+    """Passes everything on until it is cut: then what is on its way stands still, and nobody new comes in."""
 
     def __init__(self, listen: tuple[str, int], to: tuple[str, int]) -> None:
         super().__init__(listen, to)
@@ -26,9 +25,25 @@ class Path(Relay):
         for ends in ((client, broker), (broker, client)):
             threading.Thread(target=self._pass, args=ends, daemon=True).start()
 
+    def cut(self) -> None:
+        """From now on nothing gets through."""
+        self._whole.clear()
+
+    def mend(self) -> None:
+        """All goes on."""
+        self._whole.set()
+
+    def admits(self) -> bool:
+        """See Relay."""
+        return self._whole.is_set()
+
+    def __exit__(self, *_: object) -> None:
+        self.mend()
+        super().__exit__()
+
     def _pass(self, source: socket.socket, to: socket.socket) -> None:
         with suppress(OSError):
-            while data := source.recv(_AT_ONCE_BYTES):
+            while data := source.recv(AT_ONCE_BYTES):
                 self._whole.wait()
                 to.sendall(data)
         # Both ends: the other thread waits in one of them.
@@ -50,30 +65,29 @@ class SpreadPath(Path):
 
 
 class CutPath(Path):
-    """Passes everything on until it is cut, then what is on its way stands still; a context manager.
+    """A path at any port; where it leads (`to`) is said later.
 
-    The brokers must advertise `address` to who comes by it, or he would go on by another path. Where it leads
-    (`to`) is said later.
+    The brokers must advertise `address` to who comes by it, or he would go on by another path.
     """
 
     def __init__(self) -> None:
         super().__init__((HOST, 0), (HOST, 0))
-        self.address = f"{HOST}:{self._listener.getsockname()[1]}"
+        self.address = "{}:{}".format(*self.listens)
 
-    def cut(self) -> None:
-        """From now on nothing gets through."""
-        self._whole.clear()
 
-    def mend(self) -> None:
-        """All goes on."""
-        self._whole.set()
+class AnnouncingRelay(Path):
+    """A load balancer: says in front of each connection whose it is, then passes everything on.
 
-    def __exit__(
-        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.mend()
-        super().__exit__(kind, value, trace)
+    Args:
+        listen, to: see Relay.
+        header: of the PROXY protocol.
+    """
 
-    def admits(self) -> bool:
+    def __init__(self, listen: tuple[str, int], to: tuple[str, int], header: bytes) -> None:
+        super().__init__(listen, to)
+        self.header = header
+
+    def connected(self, client: socket.socket, broker: socket.socket) -> None:
         """See Relay."""
-        return self._whole.is_set()
+        broker.sendall(self.header)
+        super().connected(client, broker)

@@ -82,20 +82,15 @@ def proxy_process(
     given.write_text(yaml.safe_dump({"kafka": {"topic_prefix": topics.prefix}, "proxy": settings}))
     options = ["--kafka", cluster.kafka.bootstrap, "--settings", str(given)]
     options += ["--listen", listen, "--metrics", metrics, "--id", name]
-    with log.open("wb") as output:
-        process = subprocess.Popen(
-            [sys.executable, "-m", "weir", "proxy", *options], stdout=output, stderr=output
-        )
+    with weir_proxy(*options, log=log) as process:
+        proxy = ProxyProcess(process, listen, metrics, log)
         try:
-            proxy = ProxyProcess(process, listen, metrics, log)
             until(proxy.serves, 60, what="a proxy that serves")
             yield proxy
         finally:
             process.terminate()
             with suppress(subprocess.TimeoutExpired):
                 process.wait(10)
-            process.kill()
-            process.wait(5)
 
 
 @contextmanager

@@ -38,7 +38,6 @@ def policies_id(cluster: Cluster, proxy: ProxyThread) -> uuid.UUID:
     with WireClient(cluster.kafka.bootstrap) as client:
         client.send(metadata_request([cluster.topics.policies], 12))
         found = client.receive(metadata.MetadataResponse, 12).topics[0].topic_id
-    assert proxy.proxy is not None
     protected = proxy.proxy.protected
     until(lambda: found.bytes in protected.ids, what="the id of weir.policies")
     return found

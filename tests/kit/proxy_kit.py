@@ -10,7 +10,7 @@ import orjson
 import uvloop
 from confluent_kafka import Consumer, Producer, TopicPartition
 from mutation_kit import own
-from threaded import Threaded
+from threaded import Threaded, until
 
 from enforcer.host.server import ProxyConfig
 from enforcer.kafka.proxy import KafkaProxy
@@ -25,23 +25,12 @@ from streaming.laws.shard import step
 WAIT_S = 20.0
 
 
-def until(found: Callable[[], Any], limit_s: float = WAIT_S, what: str = "") -> Any:
-    """Wait until `found` gives something true; returns that."""
-    deadline = time.monotonic() + limit_s
-    while True:
-        value = found()
-        if value:
-            return value
-        assert time.monotonic() < deadline, f"not within {limit_s} s: {what or found}"
-        time.sleep(0.02)
-
-
 class ProxyThread:
     """A proxy with an event loop in a thread."""
 
     def __init__(self, config: Any) -> None:
         self.config: ProxyConfig = config
-        self.proxy: KafkaProxy | None = None
+        self._made: KafkaProxy | None = None
         self.error: BaseException | None = None
         self._started = threading.Event()
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -49,14 +38,18 @@ class ProxyThread:
         self._thread = threading.Thread(target=self._run, name="proxy under test")
 
     @property
+    def proxy(self) -> KafkaProxy:
+        """The proxy, once it was made."""
+        assert self._made is not None
+        return self._made
+
+    @property
     def bootstrap(self) -> str:
         """Where clients connect to."""
-        assert self.proxy is not None
         return "{}:{}".format(*self.proxy.listen)
 
     def metric(self, name: str, **labels: str) -> float:
         """A metric's value, 0 if it was never touched."""
-        assert self.proxy is not None
         return self.proxy.metrics.registry.get_sample_value(f"weir_proxy_{name}", labels) or 0.0
 
     def __enter__(self) -> Self:
@@ -68,18 +61,15 @@ class ProxyThread:
 
     def waiting(self, client_id: str) -> list[Request]:
         """The requests of a client that wait for their decision."""
-        assert self.proxy is not None
         return [ask for ask in self.proxy.coordinator.undecided.pending if ask.client_id == client_id]
 
     def await_part(self, part: float) -> None:
         """Wait until so much of the limit of a group is its own, as long as nobody has a share of it."""
-        assert self.proxy is not None
         meter = self._meter()
         until(lambda: meter.newcomers.part("", meter.clock.steady_ms()) == part, what=f"{part} of each limit")
 
     def balance(self, client_id: str) -> float:
         """What ANONYMOUS has with this client-id now, as this proxy knows it."""
-        assert self.proxy is not None
         coordinator = self.proxy.coordinator
         quota = coordinator.quota("ANONYMOUS", client_id)
         assert quota is not None and coordinator.reading is None
@@ -90,7 +80,6 @@ class ProxyThread:
         return answer.tokens
 
     def _meter(self) -> Meter:
-        assert self.proxy is not None
         return self.proxy.meter
 
     def call(self, function: Callable[[], None]) -> None:
@@ -124,11 +113,11 @@ class ProxyThread:
     async def _serve(self) -> None:
         self._loop = asyncio.get_running_loop()
         self._stop = asyncio.Event()
-        self.proxy = self._make()
-        await self.proxy.start()
+        self._made = self._make()
+        await self._made.start()
         self._started.set()
         await self._stop.wait()
-        await self.proxy.stop()
+        await self._made.stop()
 
 
 class Decider(Threaded):
@@ -142,11 +131,7 @@ class Decider(Threaded):
     """
 
     def __init__(
-        self,
-        bootstrap: str,
-        topics: Topics,
-        law: str = "mutation",
-        client: Mapping[str, str] | None = None,
+        self, bootstrap: str, topics: Topics, law: str = "mutation", client: Mapping[str, str] | None = None
     ) -> None:
         super().__init__(self._run, name="decider", limit_s=WAIT_S)
         self._properties = {**(client or {}), "bootstrap.servers": bootstrap, "log_level": "0"}

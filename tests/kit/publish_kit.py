@@ -21,16 +21,8 @@ from enforcer.pulsar.proxy import NAMES
 from enforcer.pulsar.publish.context import PublishContext
 from enforcer.pulsar.publish.part import PublishingPart
 from enforcer.pulsar.settings import PulsarSettings
+from enforcer.wire.pulsar import frames
 from enforcer.wire.pulsar.commands import build, command, parse
-from enforcer.wire.pulsar.frames import (
-    CLOSE_PRODUCER,
-    ERROR,
-    PRODUCER,
-    PRODUCER_SUCCESS,
-    SEND,
-    SEND_ERROR,
-    SEND_RECEIPT,
-)
 from enforcer.wire.pulsar.schema import CLASSES, new_body
 from streaming.policy.policy_set import PolicySet
 
@@ -83,13 +75,15 @@ class World(SteadyClock):
         """These policies are in force now."""
         self.meter.set_policies(PolicySet(dict(policies)))
 
-    def block(self, topic: str, policy: str = HOLD, size: float = 10_240) -> None:
-        """A topic's backlog is so large, and its quota 5,000 bytes."""
+    def block(self, topic: str, policy: str = HOLD, size: float = 10_240, ms: float = 0.0) -> None:
+        """A topic's backlog is so large, and its quota 5,000 bytes; then so much time passes."""
         path = f"topics.{topic}"
         if path not in self.known.at(self._wall_ms()).entries:
             enforce(self.known, self._wall_ms(), {path: quota(policy)})
             self.blocks.look()
         self.blocks.take([decision(topic, size, ts=self._wall_ms())])
+        if ms:
+            self.run(ms)
 
     def lift(self, topic: str) -> None:
         """It is inside again."""
@@ -158,12 +152,13 @@ class FakeLink(PartLink):
     def ask(self, producer_id: int, topic: str) -> int:
         """The client asks for a producer; returns the request's id."""
         request_id = next(self._requests)
-        self.from_client(command(PRODUCER, topic=topic, producer_id=producer_id, request_id=request_id))
+        numbers = {"producer_id": producer_id, "request_id": request_id}
+        self.from_client(command(frames.PRODUCER, topic=topic, **numbers))
         return request_id
 
     def make(self, producer_id: int, topic: str) -> None:
         """It gets it."""
-        self.down(PRODUCER_SUCCESS, request_id=self.ask(producer_id, topic))
+        self.down(frames.PRODUCER_SUCCESS, request_id=self.ask(producer_id, topic))
 
     def send(self, producer_id: int, *sequence_ids: int, **message: Any) -> None:
         """The client sends messages, see send_frame."""
@@ -173,29 +168,29 @@ class FakeLink(PartLink):
     def receipt(self, producer_id: int, *sequence_ids: int) -> None:
         """The broker answers them."""
         for sequence_id in sequence_ids:
-            self.down(SEND_RECEIPT, producer_id=producer_id, sequence_id=sequence_id)
+            self.down(frames.SEND_RECEIPT, producer_id=producer_id, sequence_id=sequence_id)
 
     def refuse(self, producer_id: int, sequence_id: int) -> None:
         """The broker refuses one."""
-        self.down(SEND_ERROR, producer_id=producer_id, sequence_id=sequence_id, error=9, message="no")
+        self.down(frames.SEND_ERROR, producer_id=producer_id, sequence_id=sequence_id, error=9, message="no")
 
     def fail(self, request_id: int) -> None:
         """The broker refuses a request."""
-        self.down(ERROR, request_id=request_id, error=6, message="no")
+        self.down(frames.ERROR, request_id=request_id, error=6, message="no")
 
     def close(self, producer_id: int) -> int:
         """The client closes a producer; returns the request's id."""
         request_id = next(self._requests)
-        self.from_client(command(CLOSE_PRODUCER, producer_id=producer_id, request_id=request_id))
+        self.from_client(command(frames.CLOSE_PRODUCER, producer_id=producer_id, request_id=request_id))
         return request_id
 
     def closings(self) -> list[int]:
         """Request ids of the CLOSE_PRODUCERs that the broker got."""
-        return [body.request_id for _, kind, body in self.sent if kind == CLOSE_PRODUCER]
+        return [body.request_id for _, kind, body in self.sent if kind == frames.CLOSE_PRODUCER]
 
     def arrived(self, producer_id: int) -> list[int]:
         """Sequence ids that the broker got of a producer, in order."""
-        sends = [body for _, kind, body in self.sent if kind == SEND]
+        sends = [body for _, kind, body in self.sent if kind == frames.SEND]
         return [body.sequence_id for body in sends if body.producer_id == producer_id]
 
     def kinds(self) -> list[int]:
@@ -246,8 +241,8 @@ def send_frame(
         fields["num_messages"] = claimed
     if highest:
         fields["highest_sequence_id"] = highest
-    body = new_body(SEND, producer_id=producer_id, sequence_id=sequence_id, **fields)
+    body = new_body(frames.SEND, producer_id=producer_id, sequence_id=sequence_id, **fields)
     # The producer's name, which no rule reads.
     content: bytes = b"\x0a\x01p" + metadata.SerializeToString()
     message = b"\x0e\x01" + bytes(4) + len(content).to_bytes(4, "big") + content + payload
-    return build(SEND, body, message)
+    return build(frames.SEND, body, message)

@@ -149,7 +149,6 @@ class ModelLink(PartLink):
         self._down: deque[bytes] = deque()
         self.part = DeliveryPart(self, world.desk)
         self.parts.append(self.part)
-        self._upto = 0.0
 
     # What the part sees ------------------------------------------------------------------------------------
 
@@ -222,11 +221,13 @@ class ModelLink(PartLink):
         self._queue.pop(number, None)
         self.from_client(command(frames.CLOSE_CONSUMER, consumer_id=number, request_id=2_000 + number))
 
-    def publish(self, number: int, entries: int, msgs: int = 1, size: int = 100) -> None:
-        """A consumer's backlog grows."""
+    def publish(self, number: int, entries: int, msgs: int = 1, size: int = 100, ms: float = 0.0) -> None:
+        """A consumer's backlog grows; then so much time passes."""
         backlog = self.backlogs[number]
         backlog.extend(Entry(next(self._entries[number]), msgs, size) for _ in range(entries))
         self._serve(number)
+        if ms:
+            self.world.run(ms)
 
     def down(self, frame: bytes) -> None:
         """A frame from the broker, in a moment; one after the other."""

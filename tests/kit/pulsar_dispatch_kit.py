@@ -3,7 +3,7 @@
 import threading
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 
 import pulsar
@@ -68,9 +68,7 @@ class Limited:
 
 
 @contextmanager
-def limited(
-    pulsar_: LocalPulsar, own: dict[str, Any] | None = None, **settings: Any
-) -> Iterator[Limited]:
+def limited(pulsar_: LocalPulsar, own: dict[str, Any] | None = None, **settings: Any) -> Iterator[Limited]:
     """A proxy of its own before a broker; settings as of `bare_proxy`."""
     with bare_proxy(pulsar_.service, own=own, **settings) as proxy:
         yield Limited(proxy)
@@ -112,7 +110,7 @@ def _must(result: Any, _: Any) -> None:
     assert result == pulsar.Result.Ok, result
 
 
-class Reading:
+class Reading(AbstractContextManager[Any]):
     """Consumers that note each message when it comes, in threads of the client's.
 
     Args:
@@ -140,19 +138,12 @@ class Reading:
             noted.append(Got(time.monotonic(), message.data(), message.topic_name()))
             consumer.acknowledge(message)
 
-        options = {
-            "initial_position": pulsar.InitialPosition.Earliest,
-            "message_listener": note,
-            **options,
-        }
+        options = {"initial_position": pulsar.InitialPosition.Earliest, "message_listener": note, **options}
         return self._clients[-1].subscribe(self.topic, subscription, **options)
 
     def times(self) -> list[float]:
         """When messages came, all consumers together."""
         return sorted(got.at for noted in self.got for got in noted)
-
-    def __enter__(self) -> "Reading":
-        return self
 
     def __exit__(self, *_: object) -> None:
         for made in self._stack:

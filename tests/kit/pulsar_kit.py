@@ -284,12 +284,3 @@ def receive(
         if acknowledge:
             consumer.acknowledge(message)
     return got
-
-
-def per_second(times: list[float], seconds: int) -> list[int]:
-    """How many fell into each second after the first one."""
-    counts = [0] * seconds
-    for at in times:
-        if (second := int(at - times[0])) < seconds:
-            counts[second] += 1
-    return counts

@@ -2,7 +2,8 @@
 
 import socket
 import struct
-from typing import Any, Self
+from contextlib import AbstractContextManager
+from typing import Any
 
 from enforcer.wire.pulsar.commands import command, parse
 from enforcer.wire.pulsar.frames import CONNECT, CONNECTED
@@ -12,7 +13,7 @@ _SIZE = struct.Struct(">I")
 _LIMIT_S = 20.0
 
 
-class RawPulsar:
+class RawPulsar(AbstractContextManager[Any]):
     """One connection; a context manager.
 
     Args:
@@ -57,9 +58,6 @@ class RawPulsar:
     def answers(self, count: int) -> list[tuple[int, Any]]:
         """The next ones."""
         return [self.receive() for _ in range(count)]
-
-    def __enter__(self) -> Self:
-        return self
 
     def __exit__(self, *_: object) -> None:
         self._socket.close()

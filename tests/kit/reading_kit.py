@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import Sequence
 
 from confluent_kafka import Consumer, Producer, TopicPartition
-from confluent_kafka.admin import AdminClient, NewTopic
+from stack_kit import new_topics
 from threaded import Threaded
 
 _LIMIT_S = 60.0
@@ -24,8 +24,7 @@ def fill(
         size: bytes of a value.
         partitions: how many.
     """
-    admin = AdminClient({"bootstrap.servers": bootstrap})
-    admin.create_topics([NewTopic(topic, partitions, 1)])[topic].result(_LIMIT_S)
+    new_topics(bootstrap, topic, partitions=partitions)
     producer = Producer(
         {
             "bootstrap.servers": bootstrap, "linger.ms": 10_000, "batch.num.messages": batch,

@@ -44,6 +44,12 @@ class Relay(ABC):
             shut(one)
             one.close()
 
+    @property
+    def listens(self) -> tuple[str, int]:
+        """Where, host and port."""
+        host, port = self._listener.getsockname()
+        return host, port
+
     def admits(self) -> bool:
         """Whether a new client gets through."""
         return True
@@ -148,29 +154,3 @@ def shut(one: socket.socket) -> None:
     """End both directions of a connection, if it is not ended."""
     with suppress(OSError):
         one.shutdown(socket.SHUT_RDWR)
-
-
-class AnnouncingRelay(Relay):
-    """A load balancer: says in front of each connection whose it is, then passes everything on.
-
-    Args:
-        listen, to: see Relay.
-        header: of the PROXY protocol.
-    """
-
-    def __init__(self, listen: tuple[str, int], to: tuple[str, int], header: bytes) -> None:
-        super().__init__(listen, to)
-        self.header = header
-
-    def connected(self, client: socket.socket, broker: socket.socket) -> None:
-        """See Relay."""
-        broker.sendall(self.header)
-        for pair in ((client, broker), (broker, client)):
-            threading.Thread(target=_copy, args=pair, daemon=True).start()
-
-
-def _copy(source: socket.socket, target: socket.socket) -> None:
-    with suppress(OSError):
-        while data := source.recv(65_536):
-            target.sendall(data)
-    shut(target)

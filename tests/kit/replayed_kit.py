@@ -1,11 +1,10 @@
 """Load for a job on a cluster, and whether its decisions are those of the local engine, byte for byte."""
 
-import subprocess
-import sys
 from pathlib import Path
 
 import orjson
-from job_broker_kit import USERS, WAIT_S, Broker
+import stack_kit
+from job_broker_kit import USERS, Broker
 from job_kit import Job
 
 from streaming.laws.mutation.table import WARM_ROWS
@@ -22,9 +21,7 @@ def replayed(bootstrap: str, folder: Path) -> dict[str, bytes]:
 
 def weir(*words: str) -> None:
     """A command that must succeed."""
-    done = subprocess.run(
-        [sys.executable, "-m", "weir", *words], capture_output=True, text=True, timeout=WAIT_S, check=False
-    )
+    done = stack_kit.weir(*words)
     assert done.returncode == 0, done.stderr
 
 

@@ -133,9 +133,7 @@ class World:
         given = ["--kafka", self.bootstrap, "--settings", str(self.settings), "--ready-file", str(ready)]
         environment = {**os.environ, "WEIR_ADMIN_TOKENS": f"viewer:{self.secrets['viewer']}"}
         with log.open("wb") as output:
-            process = subprocess.Popen(
-                command(*words, *given), stdout=output, stderr=output, env=environment
-            )
+            process = subprocess.Popen(command(*words, *given), stdout=output, stderr=output, env=environment)
         try:
             until(lambda: ready.exists() or process.poll() is not None, 3 * LIMIT_S, what=f"{name} is ready")
             assert process.poll() is None, log.read_text()[-2_000:]

@@ -13,9 +13,9 @@ from typing import Any, Final, NamedTuple
 
 from cluster_kit import Cluster
 from confluent_kafka import Producer
-from confluent_kafka.admin import AdminClient, NewTopic
 from four_clients import BUILD_LIMIT_S, PINS
 from proxy_kit import Decider, PolicyWriter
+from stack_kit import new_topics
 from wire_client import WireClient
 
 from enforcer.wire.kafka.codec import request_layout, response_layout
@@ -89,12 +89,8 @@ def _change(bootstrap: str, key: int, body: Fields, said: str) -> None:
 
 def filled(bootstrap: str, topic: str, count: int, per_batch: int = 1, size: int = 100) -> None:
     """A new topic with so many records, in batches of one size."""
-    admin = AdminClient({"bootstrap.servers": bootstrap})
-    for made in admin.create_topics([NewTopic(topic, 1, 1)]).values():
-        made.result(LIMIT_S)
-    producer = Producer(
-        {"bootstrap.servers": bootstrap, "linger.ms": 1_000, "batch.num.messages": per_batch}
-    )
+    new_topics(bootstrap, topic)
+    producer = Producer({"bootstrap.servers": bootstrap, "linger.ms": 1_000, "batch.num.messages": per_batch})
     for number in range(count):
         producer.produce(topic, b"%0*d" % (size, number))
         producer.poll(0)

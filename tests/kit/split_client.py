@@ -6,18 +6,7 @@ from contextlib import ExitStack
 from typing import Any, Final, NamedTuple, Self
 
 from cluster_kit import fresh
-from kafka.protocol.consumer import (
-    ConsumerProtocolAssignment,
-    ConsumerProtocolSubscription,
-    FetchRequest,
-    FetchResponse,
-    JoinGroupRequest,
-    JoinGroupResponse,
-    OffsetCommitRequest,
-    OffsetCommitResponse,
-    SyncGroupRequest,
-    SyncGroupResponse,
-)
+from kafka.protocol import consumer
 from kafka.protocol.metadata import find_coordinator
 from kafka_kit import build
 from proxy_kit import until
@@ -48,17 +37,17 @@ class Member:
     def __enter__(self) -> Self:
         ask: Any = build(find_coordinator.FindCoordinatorRequest, 2, key=self._group, key_type=0)
         self._ask(ask, find_coordinator.FindCoordinatorResponse)
-        metadata = build(ConsumerProtocolSubscription, 0, topics=[self._topic]).encode(version=0)
+        metadata = build(consumer.ConsumerProtocolSubscription, 0, topics=[self._topic]).encode(version=0)
         protocol = {"name": "range", "metadata": metadata}
 
         def joined() -> Any:
             answer = self._ask(
                 build(
-                    JoinGroupRequest, _JOIN, group_id=self._group, session_timeout_ms=_SESSION_MS,
+                    consumer.JoinGroupRequest, _JOIN, group_id=self._group, session_timeout_ms=_SESSION_MS,
                     rebalance_timeout_ms=_SESSION_MS, member_id=self._member, protocol_type="consumer",
                     protocols=[protocol],
                 ),
-                JoinGroupResponse,
+                consumer.JoinGroupResponse,
             )  # fmt: skip
             # The broker may not be ready to coordinate yet.
             return answer if answer.error_code == 0 else None
@@ -66,12 +55,12 @@ class Member:
         answer = until(joined, what="a group")
         self._generation, self._member = answer.generation_id, answer.member_id
         part = {"topic": self._topic, "partitions": [0]}
-        told = build(ConsumerProtocolAssignment, 0, assigned_partitions=[part]).encode(version=0)
+        told = build(consumer.ConsumerProtocolAssignment, 0, assigned_partitions=[part]).encode(version=0)
         ask = build(
-            SyncGroupRequest, _SYNC, group_id=self._group, generation_id=self._generation,
+            consumer.SyncGroupRequest, _SYNC, group_id=self._group, generation_id=self._generation,
             member_id=self._member, assignments=[{"member_id": self._member, "assignment": told}],
         )  # fmt: skip
-        assert self._ask(ask, SyncGroupResponse).error_code == 0
+        assert self._ask(ask, consumer.SyncGroupResponse).error_code == 0
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -81,11 +70,11 @@ class Member:
         """The group has read all before it."""
         part = {"partition_index": 0, "committed_offset": offset}
         ask = build(
-            OffsetCommitRequest, _COMMIT, group_id=self._group, member_id=self._member,
+            consumer.OffsetCommitRequest, _COMMIT, group_id=self._group, member_id=self._member,
             generation_id_or_member_epoch=self._generation,
             topics=[{"name": self._topic, "partitions": [part]}],
         )  # fmt: skip
-        answer = self._ask(ask, OffsetCommitResponse)
+        answer = self._ask(ask, consumer.OffsetCommitResponse)
         assert answer.topics[0].partitions[0].error_code == 0
 
     def _ask(self, message: Any, answer: type[Any]) -> Any:
@@ -98,7 +87,7 @@ def ask(client: WireClient, topic: str, offset: int) -> None:
     part = {"partition": 0, "fetch_offset": offset, "partition_max_bytes": 1 << 16}
     client.send(
         build(
-            FetchRequest, _FETCH, max_wait_ms=100, min_bytes=1, max_bytes=1 << 22, session_epoch=-1,
+            consumer.FetchRequest, _FETCH, max_wait_ms=100, min_bytes=1, max_bytes=1 << 22, session_epoch=-1,
             topics=[{"topic": topic, "partitions": [part]}],
         )
     )  # fmt: skip
@@ -107,7 +96,7 @@ def ask(client: WireClient, topic: str, offset: int) -> None:
 def fetched(client: WireClient, topic: str, offset: int) -> int:
     """Ask and take the answer; the offset behind the whole batches that came."""
     ask(client, topic, offset)
-    (answer,) = client.receive(FetchResponse, _FETCH).responses[0].partitions
+    (answer,) = client.receive(consumer.FetchResponse, _FETCH).responses[0].partitions
     assert answer.error_code == 0
     content, pos = bytes(answer.records or b""), 0
     while pos + 27 <= len(content):

@@ -5,46 +5,31 @@ import os
 import signal
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing
+from functools import partial
 from pathlib import Path
 from typing import Any, Self
 from urllib.request import urlopen
 
 import orjson
+import threaded
+from confluent_kafka.admin import AdminClient, NewTopic
 
 from weir.jars.java import java_command
-from weir.logs.topic_reader import TopicReader
+from weir.logs.topic_reader import Record, TopicReader
+from weir.stack.process import running
 
 WEIR = Path(sys.executable).with_name("weir")
 START_LIMIT_S = 150.0
 STOP_LIMIT_S = 20.0
 COMMAND_LIMIT_S = 60.0
-_POLL_S = 0.1
-
-
-def until(condition: Callable[[], Any], *, what: str, limit_s: float = 30.0) -> Any:
-    """Wait for a true value and return it; fails the test after `limit_s`."""
-    deadline = time.monotonic() + limit_s
-    while True:
-        value = condition()
-        if value:
-            return value
-        assert time.monotonic() < deadline, f"{what} did not come within {limit_s:.0f} s"
-        time.sleep(_POLL_S)
+until = partial(threaded.until, limit_s=30.0, poll_s=0.1)
 
 
 def weir(*words: str, limit_s: float = COMMAND_LIMIT_S) -> subprocess.CompletedProcess[str]:
     """Run one command of the installed `weir` to its end."""
     return subprocess.run([str(WEIR), *words], capture_output=True, text=True, timeout=limit_s, check=False)
-
-
-def running(pid: int) -> bool:
-    """True while a process has this id and is not a zombie."""
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
-    except OSError:
-        return False
 
 
 class Up:
@@ -150,13 +135,23 @@ def create(admin: Any, topics: dict[str, int]) -> dict[str, tuple[int, str | Non
     return {topic["name"]: (topic["error_code"], topic["error_message"]) for topic in answer["topics"]}
 
 
-def read_all(bootstrap: str, topic: str) -> list[bytes]:
-    """Every record of a topic."""
-    reader = TopicReader(bootstrap, {})
-    try:
-        return [record.value for span in reader.spans(topic, 0, None) for record in reader.read(span)]
-    finally:
-        reader.close()
+def new_topics(where: str | Mapping[str, Any], *names: str, partitions: int = 1, replicas: int = 1) -> None:
+    """Create topics with confluent_kafka; where is a bootstrap address, or all properties of the client."""
+    admin = AdminClient({"bootstrap.servers": where} if isinstance(where, str) else dict(where))
+    for made in admin.create_topics([NewTopic(name, partitions, replicas) for name in names]).values():
+        made.result(COMMAND_LIMIT_S)
+
+
+def records(bootstrap: str, topic: str, client: Mapping[str, Any] | None = None) -> Iterator[Record]:
+    """All that stands on a topic, of packed records the rows."""
+    with closing(TopicReader(bootstrap, client or {})) as reader:
+        for span in reader.spans(topic, 0, None):
+            yield from reader.read(span)
+
+
+def read_all(bootstrap: str, topic: str, client: Mapping[str, Any] | None = None) -> list[bytes]:
+    """The values of these."""
+    return [record.value for record in records(bootstrap, topic, client)]
 
 
 def decisions(values: Sequence[bytes]) -> dict[tuple[str, str], dict[str, Any]]:

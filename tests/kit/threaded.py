@@ -1,8 +1,18 @@
 """What goes on beside a test, in threads of its own."""
 
 import threading
+import time
 from collections.abc import Callable
-from typing import Self
+from typing import Any, Self
+
+
+def until(found: Callable[[], Any], limit_s: float = 20.0, what: str = "", poll_s: float = 0.02) -> Any:
+    """Wait until `found` gives something true; returns that."""
+    deadline = time.monotonic() + limit_s
+    while not (value := found()):
+        assert time.monotonic() < deadline, f"not within {limit_s} s: {what or found}"
+        time.sleep(poll_s)
+    return value
 
 
 class Threaded:

@@ -51,9 +51,7 @@ class Authority:
             blob.write_to_path(pair.certificate, append=True)
         # As Java reads it.
         key = load_pem_private_key(made.private_key_pem.bytes(), None)
-        Path(pair.key).write_bytes(
-            key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
-        )
+        Path(pair.key).write_bytes(key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()))
         return pair
 
     def server(self) -> Pair:

@@ -11,16 +11,7 @@ import pyarrow as pa
 
 from streaming.columns.outputs import DecisionTexts
 from streaming.contract.fields import Fields, applied_ts, text
-from streaming.laws.law import (
-    Batch,
-    Decision,
-    DecisionForm,
-    LawSpec,
-    LawState,
-    Said,
-    WarmUp,
-    count_up,
-)
+from streaming.laws.law import Batch, Decision, DecisionForm, LawSpec, LawState, Said, WarmUp, count_up
 from streaming.laws.registry import LAWS
 from streaming.policy.timeline import PolicyTimeline
 

@@ -3,7 +3,8 @@
 import socket
 import struct
 import time
-from typing import Any, Self
+from contextlib import AbstractContextManager
+from typing import Any
 
 from kafka.protocol.admin import topics
 from kafka.protocol.api_message import ApiMessage
@@ -17,7 +18,7 @@ class Closed(Exception):
     """The other side closed the connection."""
 
 
-class WireClient:
+class WireClient(AbstractContextManager[Any]):
     """One connection to a proxy or broker at `HOST:PORT`."""
 
     def __init__(self, address: str, client_id: str = "wire") -> None:
@@ -25,9 +26,6 @@ class WireClient:
         self.client_id = client_id
         self.socket = socket.create_connection((host, int(port)), timeout=LIMIT_S)
         self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-
-    def __enter__(self) -> Self:
-        return self
 
     def __exit__(self, *_: object) -> None:
         self.socket.close()

@@ -14,8 +14,7 @@ GOOD_POLICIES: Final = b"version: 1\nquotas:\n- entity: {user: alice}\n  control
 GOOD_EVENTS: Final = b'{"type":"request","id":"a","ts":1,"items":[{"name":"x","mutations":1}]}\n'
 _LETTERS: Final = "abcdefghij"
 _BOMB: Final = "a: &a [x]\n" + "".join(
-    f"{one}: &{one} [{', '.join([f'*{before}'] * 9)}]\n"
-    for before, one in pairwise(_LETTERS)
+    f"{one}: &{one} [{', '.join([f'*{before}'] * 9)}]\n" for before, one in pairwise(_LETTERS)
 )
 _PACKED: Final = gzip.compress(bytes(range(256)) * 400)
 CONTENTS: Final[Mapping[str, bytes]] = {

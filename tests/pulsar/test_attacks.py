@@ -96,10 +96,7 @@ def test_a_refusal_of_another_request_with_the_same_id(limit: Limited, topic: st
     """SEEK of a consumer that is not there fails at once, while the SUBSCRIBE is under way."""
     with RawPulsar(limit.service, "mallory") as raw:
         looked_up(raw, topic)
-        raw.send(
-            subscribe(topic, request=7),
-            command(frames.SEEK, consumer_id=77, request_id=7),
-        )
+        raw.send(subscribe(topic, request=7), command(frames.SEEK, consumer_id=77, request_id=7))
         assert raw.receive()[0] == frames.ERROR
         time.sleep(0.3)
         raw.send(flow())

@@ -23,10 +23,7 @@ def content(number: int) -> bytes:
 
 @pytest.mark.parametrize(
     ("publish", "dispatch"),
-    [
-        ({"publishRateInMsgs": 3}, rate(3)),
-        ({"publishRateInBytes": LARGE}, rate(size=LARGE)),
-    ],
+    [({"publishRateInMsgs": 3}, rate(3)), ({"publishRateInBytes": LARGE}, rate(size=LARGE))],
     ids=["chunks", "bytes"],
 )
 @pytest.mark.parametrize("kind", ["Exclusive", "Shared"])

@@ -14,17 +14,8 @@ from pulsar_kit import Admin, fresh
 from pulsar_proxy_kit import PulsarThread
 from raw_pulsar import RawPulsar
 
+from enforcer.wire.pulsar import frames
 from enforcer.wire.pulsar.commands import command
-from enforcer.wire.pulsar.frames import (
-    CLOSE_PRODUCER,
-    ERROR,
-    LOOKUP,
-    PARTITIONED_METADATA,
-    PRODUCER,
-    PRODUCER_SUCCESS,
-    SUBSCRIBE,
-    UNSUBSCRIBE,
-)
 
 pytestmark = pytest.mark.soak
 
@@ -45,7 +36,7 @@ def served(proxy: Limited, namespace: str) -> None:
     with RawPulsar(proxy.service, "somebody") as raw:
         raw.send(
             *(
-                command(LOOKUP, topic=f"persistent://{namespace}/t{number}", request_id=number)
+                command(frames.LOOKUP, topic=f"persistent://{namespace}/t{number}", request_id=number)
                 for number in range(60)
             )
         )
@@ -63,7 +54,7 @@ def namespace(proxy: Limited, admin: Admin) -> str:
 def producer(name: str, number: int, request_id: int | None = None) -> bytes:
     """A PRODUCER; its request id is the producer's unless said otherwise."""
     number_of = number if request_id is None else request_id
-    return command(PRODUCER, topic=name, producer_id=number, request_id=number_of)
+    return command(frames.PRODUCER, topic=name, producer_id=number, request_id=number_of)
 
 
 def test_all_at_once(proxy: Limited, namespace: str, admin: Admin) -> None:
@@ -75,12 +66,14 @@ def test_all_at_once(proxy: Limited, namespace: str, admin: Admin) -> None:
             raw.send(
                 *(producer(name, number) for number, name in enumerate(names[:10])),
                 *(
-                    command(SUBSCRIBE, topic=name, subscription="s", consumer_id=number, request_id=number)
+                    command(
+                        frames.SUBSCRIBE, topic=name, subscription="s", consumer_id=number, request_id=number
+                    )
                     for number, name in enumerate(names[10:], 10)
                 ),
             )
         answers = [answer for raw in raws for answer in raw.answers(20)]
-    refused = [body for kind, body in answers if kind == ERROR]
+    refused = [body for kind, body in answers if kind == frames.ERROR]
     assert len(refused) == 60 - CREATED and {body.error for body in refused} == {22}
     assert len(admin.topics(namespace)) == CREATED
 
@@ -93,8 +86,8 @@ def test_refusals_that_are_forged(proxy: Limited, namespace: str, admin: Admin) 
             raw = stack.enter_context(RawPulsar(proxy.service, proxy.user))
             raw.send(producer(f"persistent://{namespace}/t{number}", number, 7))
             time.sleep(0.002 * number)
-            raw.send(command(UNSUBSCRIBE, consumer_id=99, request_id=7))
-            assert raw.receive()[0] in (ERROR, PRODUCER_SUCCESS)
+            raw.send(command(frames.UNSUBSCRIBE, consumer_id=99, request_id=7))
+            assert raw.receive()[0] in (frames.ERROR, frames.PRODUCER_SUCCESS)
         time.sleep(1.5)
         assert len(admin.topics(namespace)) == CREATED
     assert -1 <= proxy.balance() < 0
@@ -139,7 +132,7 @@ def test_partitioned_topics_all_at_once(proxy: Limited, namespace: str, admin: A
             names = [f"{domain}://{namespace}/t{number}" for number in range(30)]
             raw.send(
                 *(
-                    command(PARTITIONED_METADATA, topic=name, request_id=number)
+                    command(frames.PARTITIONED_METADATA, topic=name, request_id=number)
                     for number, name in enumerate(names)
                 )
             )
@@ -160,7 +153,7 @@ def test_a_client_that_closes_or_leaves_at_once(proxy: Limited, namespace: str, 
         with RawPulsar(proxy.service, proxy.user) as raw:
             name = f"persistent://{namespace}/t{number}"
             if number % 2:
-                raw.send(producer(name, 1), command(CLOSE_PRODUCER, producer_id=1, request_id=2))
+                raw.send(producer(name, 1), command(frames.CLOSE_PRODUCER, producer_id=1, request_id=2))
             else:
                 raw.send(producer(name, 1))
             time.sleep(0.01 * (number % 5))
@@ -191,6 +184,6 @@ def test_request_ids_twice(proxy: Limited, namespace: str, admin: Admin) -> None
                 producer(f"persistent://{namespace}/t{number}", 1, 1),
                 producer(f"persistent://{namespace}/t{number + 1}", 2, 1),
             )
-            assert raw.receive()[0] in (0, PRODUCER_SUCCESS)
+            assert raw.receive()[0] in (0, frames.PRODUCER_SUCCESS)
     time.sleep(0.5)
     assert len(admin.topics(namespace)) <= CREATED

@@ -70,9 +70,7 @@ def test_rates_hold_within_two_percent(pulsar: LocalPulsar, kind: str) -> None:
     for (each, batch), topic in topics.items():
         fill(pulsar.service, topic, (each * (seconds + 5) + 10 * batch) // batch * batch, batch)
     with limited(pulsar) as limit, ExitStack() as stack:
-        limit.paths(
-            {f"topics.{topics[case]}": {"subscriptionDispatchRate": rate(case[0])} for case in cases}
-        )
+        limit.paths({f"topics.{topics[case]}": {"subscriptionDispatchRate": rate(case[0])} for case in cases})
         readings = {case: stack.enter_context(Reading(limit.service, topics[case])) for case in cases}
         for reading in readings.values():
             reading.add(consumer_type=TYPES[kind])
@@ -101,11 +99,7 @@ def test_a_limit_that_begins_in_mid_flow_passes_one_batch_more_at_most(
                 time.sleep(0.001)
             limit.paths(namespace(subscription=rate(100)))
             time.sleep(6.0)
-            place = {
-                "broker": f"pulsar-{pulsar.service}",
-                "topic": topic,
-                "subscription": "sub",
-            }
+            place = {"broker": f"pulsar-{pulsar.service}", "topic": topic, "subscription": "sub"}
             passed = limit.sample("weir_dispatch_delivered_msgs_total", **place)
             times = reading.times()
     assert passed <= 7 * 100 + batch

@@ -1,12 +1,12 @@
 """The doors of the Pulsar proxy on real parts: a client behind a load balancer."""
 
 import pytest
+from path_kit import AnnouncingRelay
 from proxy_header_kit import CLIENTS, HEADERS
 from proxy_kit import until
 from pulsar import InitialPosition
 from pulsar_kit import Admin, client, fresh, receive, send_all
 from pulsar_proxy_kit import bare_proxy
-from relay_kit import AnnouncingRelay
 
 from weir.stack.kafka import free_port
 from weir.stack.pulsar import LocalPulsar
@@ -14,16 +14,13 @@ from weir.stack.pulsar import LocalPulsar
 AGED = {"connection_age_max_s": 1}
 
 
-@pytest.mark.parametrize(
-    "more", [{}, pytest.param(AGED, marks=pytest.mark.soak)], ids=["lasting", "aged"]
-)
+@pytest.mark.parametrize("more", [{}, pytest.param(AGED, marks=pytest.mark.soak)], ids=["lasting", "aged"])
 def test_a_client_behind_a_load_balancer_is_served(
     pulsar: LocalPulsar, admin: Admin, more: dict[str, int]
 ) -> None:
     """Its own address is what proxy and broker know; connections that get old lose no message."""
     doors = {"proxy_protocol": "required", "upstream_proxy_protocol": True, **more}
     with bare_proxy(pulsar.service, own=doors) as proxy:
-        assert proxy.proxy is not None
         listen = ("127.0.0.2", free_port())
         with (
             AnnouncingRelay(listen, proxy.proxy.listen, HEADERS["v2"](*CLIENTS["tcp6"])),

@@ -8,11 +8,11 @@ from functools import partial
 import pytest
 from broker_fixtures import apart, serving
 from cluster_kit import LOOPBACK, Cluster, address
-from confluent_kafka.admin import AdminClient, NewTopic
 from proxy_kit import Decider
 from publishing_clients import Driving, drive_kafka, drive_pulsar
 from pulsar_kit import Admin, fresh
 from pulsar_proxy_kit import PulsarThread
+from stack_kit import new_topics
 
 from enforcer.core.settings import ProxySettings
 from enforcer.pulsar.proxy import PulsarProxyConfig
@@ -88,8 +88,7 @@ def test_a_group_on_kafka_and_pulsar_has_one_limit(
     """A Kafka namespace through Kafka's proxy and a Pulsar namespace through Pulsar's."""
     namespace = admin.namespace(f"public/{fresh('both')}")
     topic = f"acme.{fresh('both')}.t"
-    kafka_admin = AdminClient({"bootstrap.servers": company.kafka.bootstrap})
-    kafka_admin.create_topics([NewTopic(topic, 1, 1)])[topic].result(20)
+    new_topics(company.kafka.bootstrap, topic)
     group_of(company, namespace, "/".join(topic.split(".")[:2]))
     with serving(company, id="kafka-side") as kafka:
         pulsar = join("pulsar-side")

@@ -38,17 +38,13 @@ def copy(service: str, user: str, source: str, target: str) -> list[tuple[str, i
     done = subprocess.run(command, capture_output=True, text=True, timeout=180, check=False)
     assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-2000:]
     lines = [line.split(" ") for line in done.stdout.splitlines()]
-    return [
-        (line[0], int(line[1]), int(line[2])) for line in lines if line[0] in ("committed", "aborted")
-    ]
+    return [(line[0], int(line[1]), int(line[2])) for line in lines if line[0] in ("committed", "aborted")]
 
 
 def stored_once(service: str, topic: str) -> None:
     """A consumer gets each message of the source once, and nothing else."""
     with client(service) as made:
-        consumer = made.subscribe(
-            topic, "checks", initial_position=client_library.InitialPosition.Earliest
-        )
+        consumer = made.subscribe(topic, "checks", initial_position=client_library.InitialPosition.Earliest)
         got = [int.from_bytes(each.data[:8], "big") for each in receive(consumer, quiet_s=2.0)]
     assert sorted(got) == list(range(MESSAGES))
 

@@ -15,11 +15,11 @@ from blocked_world import World
 from broker_fixtures import apart, serving
 from cluster_kit import USERS, Cluster, fresh
 from confluent_kafka import Producer
-from confluent_kafka.admin import AdminClient, NewTopic
 from four_clients import CLIENTS, LIMIT_S, Client
 from limited_broker import partition, worlds
 from matrix_clients import OTHERS
 from proxy_kit import ProxyThread, until
+from stack_kit import new_topics
 from tls_kit import Authority, Way
 
 from streaming.contract.topics import Topics
@@ -72,7 +72,6 @@ def put(cluster: Cluster, proxy: ProxyThread, entries: dict[str, Any]) -> None:
     """Put policies in force at the proxy, which has the whole of each limit."""
     for path, value in entries.items():
         cluster.policies.put(path, value)
-    assert proxy.proxy is not None
     meter = proxy.proxy.meter
     until(lambda: entries.keys() <= meter._policies.entries.keys(), what="the policies")
     proxy.await_part(1)
@@ -81,8 +80,7 @@ def put(cluster: Cluster, proxy: ProxyThread, entries: dict[str, Any]) -> None:
 def topic_of(cluster: Cluster, name: str, records: int = 0) -> str:
     """A new topic with so many records, each a batch."""
     direct = {"bootstrap.servers": cluster.kafka.bootstrap, "log_level": "0"}
-    admin = AdminClient(direct)
-    admin.create_topics([NewTopic(name, 1, 1)])[name].result(LIMIT_S)
+    new_topics(direct, name)
     producer = Producer({**direct, "batch.num.messages": 1})
     for _ in range(records):
         producer.produce(name, b"x")
@@ -131,7 +129,6 @@ def test_dispatch(cluster: Cluster, proxy: ProxyThread, client: Make) -> None:
     one, topic = client(proxy), topic_of(cluster, fresh("dispatched"), 30)
     rate = {"dispatchRate": {"dispatchThrottlingRateInMsg": 10}}
     put(cluster, proxy, {f"topics.{full(topic)}": {"subscriptions": {one.name: rate}}})
-    assert proxy.proxy is not None
     dispatch, read = proxy.proxy.dispatch, proxy.proxy.metrics.registry.get_sample_value
     until(lambda: dispatch.active and dispatch.limits(full(topic), one.name), what="the limit")
     assert one.consume(topic, one.name, 30).offsets == [*range(30)]

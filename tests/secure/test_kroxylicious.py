@@ -52,8 +52,6 @@ def proxy(doors: tuple[ProxyThread, str]) -> ProxyThread:
 
 
 @pytest.fixture(params=["c", "python", "java"])
-def client(
-    request: pytest.FixtureRequest, doors: tuple[ProxyThread, str], way: Way, tmp_path: Path
-) -> Make:
+def client(request: pytest.FixtureRequest, doors: tuple[ProxyThread, str], way: Way, tmp_path: Path) -> Make:
     """Makes clients of one kind before whichever stands in front."""
     return lambda _: CLIENTS[request.param](way, doors[1], fresh(request.param), tmp_path)

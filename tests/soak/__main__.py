@@ -38,8 +38,9 @@ from soak_history import Entry, History, Recorder, now_ms  # noqa: E402
 from soak_load import PULSAR_TOPIC, TOPICS, clients, limits  # noqa: E402
 from soak_rig import CHECKPOINT, Rig  # noqa: E402
 from soak_schedule import KILLS, PROXIES, Fault, kind_of, schedule, smaller  # noqa: E402
+from stack_kit import records  # noqa: E402
 
-from weir.logs.topic_reader import Record, TopicReader  # noqa: E402
+from weir.logs.topic_reader import Record  # noqa: E402
 
 SETTLE_S, REPLAY_S, SCRAPE_S = 240.0, 900.0, 5
 _begun = time.monotonic()
@@ -95,9 +96,7 @@ def once(seed: int, seconds: float, faults: list[Fault]) -> int:
     return status
 
 
-def run(
-    rig: Rig, told: Recorder, folder: Path, seed: int, seconds: float, faults: list[Fault]
-) -> None:
+def run(rig: Rig, told: Recorder, folder: Path, seed: int, seconds: float, faults: list[Fault]) -> None:
     """Load and faults, to the last fault's end."""
     if not rig.small_disk:
         say("no small disk can be mounted here: the checkpoint's is not filled, nor made read-only")
@@ -151,14 +150,14 @@ def settle(rig: Rig, told: Recorder, folder: Path) -> None:
     for event in objects(rig, rig.topics.requests):
         told.note("event", event=event)
     recorded = []
-    for at, decision in decisions_of(records(rig, rig.topics.decisions)):
+    for at, decision in decisions_of(records(rig.kafka.bootstrap, rig.topics.decisions)):
         recorded.append(decision)
         told.note("decision", decision=decision, at=at)
     for name in AdminClient({"bootstrap.servers": rig.kafka.bootstrap}).list_topics(timeout=60).topics:
         told.note("topic", name=name)
     for name in TOPICS:
         epochs = rig.kafka.epochs(name)
-        for record in records(rig, name):
+        for record in records(rig.kafka.bootstrap, name):
             value, epoch = record.value.decode().rstrip(), epochs.get(record.offset)
             told.note("record", topic=name, offset=record.offset, value=value, epoch=epoch)
     for offset, value in rig.pulsar.records(PULSAR_TOPIC):
@@ -181,17 +180,7 @@ def decisions_of(said: Iterable[Record]) -> Iterator[tuple[int, Entry]]:
 
 def objects(rig: Rig, name: str) -> Iterator[Entry]:
     """All that stands on a topic of Weir."""
-    return (orjson.loads(record.value) for record in records(rig, name))
-
-
-def records(rig: Rig, name: str) -> Iterator[Record]:
-    """All records of a topic, from the broker itself."""
-    reader = TopicReader(rig.kafka.bootstrap, {})
-    try:
-        for span in reader.spans(name, 0, None):
-            yield from reader.read(span)
-    finally:
-        reader.close()
+    return (orjson.loads(record.value) for record in records(rig.kafka.bootstrap, name))
 
 
 def replay(rig: Rig, folder: Path, recorded: list[Entry]) -> tuple[int, str]:
@@ -200,10 +189,7 @@ def replay(rig: Rig, folder: Path, recorded: list[Entry]) -> tuple[int, str]:
     policies.write_text("version: 1\n")
     told.write_bytes(b"".join(orjson.dumps(one) + b"\n" for one in recorded))
     words = ["replay", "--policies", policies, "--events", dump, "--out", folder / "again.jsonl"]
-    for command in (
-        ["dump", "--kafka", rig.kafka.bootstrap, "--out", dump],
-        [*words, "--decisions", told],
-    ):
+    for command in (["dump", "--kafka", rig.kafka.bootstrap, "--out", dump], [*words, "--decisions", told]):
         done = subprocess.run(
             [sys.executable, "-m", "weir", *map(str, command)], cwd=ROOT, capture_output=True, text=True,
             timeout=REPLAY_S, check=False,

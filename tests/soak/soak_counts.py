@@ -6,10 +6,7 @@ from contextlib import suppress
 from process_kit import series_at
 from soak_history import Recorder, now_ms
 
-_GROWING = {
-    "doubt": "weir_unacknowledged_answers_total",
-    "expired": "weir_concurrency_slots_expired_total",
-}
+_GROWING = {"doubt": "weir_unacknowledged_answers_total", "expired": "weir_concurrency_slots_expired_total"}
 """By the kind of its entries."""
 _VERSION = "weir_proxy_policy_version"
 _TAKEN = "zeebe_backpressure_inflight_requests_count"

@@ -4,6 +4,7 @@ import threading
 import time
 from collections import defaultdict
 from collections.abc import Iterable
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -75,7 +76,7 @@ class History:
         return self.by_kind.get(kind, [])
 
 
-class Recorder:
+class Recorder(AbstractContextManager[Any]):
     """Writes entries to a file, from any thread; a context manager."""
 
     def __init__(self, file: Path) -> None:
@@ -87,9 +88,6 @@ class Recorder:
         line = orjson.dumps({"kind": kind, **fields}) + b"\n"
         with self._lock:
             self._lines.write(line)
-
-    def __enter__(self) -> "Recorder":
-        return self
 
     def __exit__(self, *_: object) -> None:
         with self._lock:

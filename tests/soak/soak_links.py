@@ -5,10 +5,9 @@ import threading
 import time
 from contextlib import suppress
 
-from path_kit import Path
+from path_kit import AT_ONCE_BYTES, Path
 from relay_kit import shut
 
-_AT_ONCE_BYTES = 65_536
 _DELAY_S = 0.3
 
 
@@ -26,16 +25,10 @@ class Link(Path):
         self._half_ended: set[socket.socket] = set()
         self._lock = threading.Lock()
 
-    @property
-    def listens(self) -> tuple[str, int]:
-        """Where, host and port."""
-        host, port = self._listener.getsockname()
-        return host, port
-
     def make(self, what: str) -> None:
         """Cut: all stands still; delay: each piece; halve: the next pieces in part, then the end; reset."""
         if what == "cut":
-            self._whole.clear()
+            self.cut()
         elif what == "delay":
             self._delay_s = _DELAY_S
         elif what == "halve":
@@ -49,15 +42,7 @@ class Link(Path):
     def mend(self) -> None:
         """All goes on."""
         self._delay_s, self._halving = 0.0, False
-        self._whole.set()
-
-    def admits(self) -> bool:
-        """See Relay."""
-        return self._whole.is_set()
-
-    def __exit__(self, *_: object) -> None:
-        self.mend()
-        super().__exit__()
+        super().mend()
 
     def came(self, source: socket.socket, data: bytes) -> None:
         """A piece has come, and is not passed on yet."""
@@ -70,7 +55,7 @@ class Link(Path):
 
     def _pass(self, source: socket.socket, to: socket.socket) -> None:
         with suppress(OSError):
-            while data := source.recv(_AT_ONCE_BYTES):
+            while data := source.recv(AT_ONCE_BYTES):
                 self.came(source, data)
                 self._whole.wait()
                 time.sleep(self._delay_s)

@@ -1,11 +1,11 @@
 """A recorded run of backlogs replays to the same decisions: job, dump, both engines."""
 
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import orjson
 import pytest
+from backlog_kit import now_ms
 from bench_kit import PACKED, TOPICS, Bench, Event, bench
 from event_kit import EVICT, quotas
 from pack_kit import packed
@@ -41,11 +41,6 @@ def report(packing: Bench, *events: Event) -> None:
 def decided(packing: Bench, enough: int) -> Decided:
     """The decisions on backlogs once there are so many, repeats aside."""
     return keyed(packing.until(lambda found: len(keyed(found)) >= enough))
-
-
-def now_ms() -> int:
-    """The time, ms since the epoch."""
-    return time.time_ns() // 1_000_000
 
 
 def keyed(found: list[Event]) -> Decided:

@@ -2,11 +2,8 @@
 
 import os
 import signal
-import subprocess
-import sys
-import time
 import urllib.request
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +13,7 @@ from confluent_kafka.admin import AdminClient
 from job_broker_kit import USERS, WAIT_S, Broker, check_dead_letters, load
 from job_kit import Job
 from spark_kit import TOPICS
+from stack_kit import until, weir
 
 from streaming.columns.records import Records
 from streaming.contract.topics import Cluster
@@ -136,7 +134,7 @@ def test_a_job_says_which_of_its_topics_was_deleted(tmp_path: Path) -> None:
             broker.request("second", "u1", 0)
             broker.flush()
             fault = 'weir_job_topic_faults{fault="broker_defaults",topic="weir.decisions"}'
-            wait_until(lambda: found(ready["metrics"], fault))
+            until(lambda: found(ready["metrics"], fault), limit_s=WAIT_S)
             assert "weir.decisions has the broker's settings" in job.log.read_text()
             admin.delete_topics(["weir.policies"])["weir.policies"].result(WAIT_S)
             assert job.ended(WAIT_S) == 1
@@ -149,21 +147,12 @@ def test_a_job_says_which_of_its_topics_was_deleted(tmp_path: Path) -> None:
             job.start()
             broker.request("third", "u1", 0)
             broker.flush()
-            decision = wait_until(lambda: decided(broker, "third"))
+            decision = until(lambda: decided(broker, "third"), limit_s=WAIT_S)
             assert decision["limit"] == 77
             assert job.end(signal.SIGTERM) == 0
         finally:
             job.close()
             broker.close()
-
-
-def wait_until(look: Callable[[], Any]) -> Any:
-    """What `look` finds, once it finds something."""
-    deadline = time.monotonic() + WAIT_S
-    while not (value := look()):
-        assert time.monotonic() < deadline
-        time.sleep(0.1)
-    return value
 
 
 def found(url: str, line: str) -> bool:
@@ -182,7 +171,6 @@ def test_a_job_without_its_broker_says_so_in_one_line(tmp_path: Path) -> None:
     """Nothing listens: exit 1 within the limit."""
     settings = tmp_path / "weir.yaml"
     settings.write_text("job: {topics_timeout_s: 1}\n")
-    command = [sys.executable, "-m", "weir", "job", "--kafka", "127.0.0.1:1", "--settings", str(settings)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=WAIT_S, check=False)
+    done = weir("job", "--kafka", "127.0.0.1:1", "--settings", str(settings))
     assert done.returncode == 1
     assert len(done.stderr.splitlines()) == 1

@@ -18,6 +18,7 @@ from job_broker_kit import Broker
 from job_kit import Job
 from law_kit import T0, policy
 from month_kit import DAY_MS, DAYS, POLICIES, WEEK, Month, Readings, policies_of
+from stack_kit import until
 
 from benchmarks.kit.machine import process_tree
 from streaming.contract.topics import Cluster, Topics
@@ -160,10 +161,7 @@ def live_through(installation: Installation, broker: Broker) -> Readings:
         count += write(broker, events, ahead_ms)
     readings.note(last, installation.figures())
     assert time.monotonic() - begin_s < 1.2 * DAYS * DAY_S, "the machine is too slow for this compression"
-    deadline = time.monotonic() + WAIT_S
-    while installation.total("weir_job_events_total") < count:
-        assert time.monotonic() < deadline, f"not all of {count} events were decided"
-        time.sleep(0.2)
+    until(lambda: installation.total("weir_job_events_total") >= count, what="all decided", limit_s=WAIT_S)
     return readings
 
 

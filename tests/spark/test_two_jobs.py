@@ -1,7 +1,6 @@
 """Two jobs on one Kafka, each with a checkpoint of its own: only one of them decides."""
 
 import signal
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -9,6 +8,7 @@ import orjson
 import pytest
 from job_broker_kit import WAIT_S, Broker
 from job_kit import Job
+from stack_kit import until
 
 USAGE = "weir.usage"
 
@@ -47,10 +47,7 @@ def test_a_second_job_decides_only_once_the_first_is_gone(
     broker.flush()
     first.start()
     broker.wait_for({"before"})
-    deadline = time.monotonic() + WAIT_S
-    while not ticks(broker):
-        assert time.monotonic() < deadline
-        time.sleep(0.2)
+    until(lambda: ticks(broker), what="a tick", limit_s=WAIT_S)
     first.end(signal.SIGKILL)
     pid = first.start()["pid"]
     assert "waiting for at most" not in first.log.read_text()

@@ -103,7 +103,6 @@ def place(way: Way, folder: Path, brokers: int) -> Iterator[Place]:
                 connection={"bootstrap.servers": kafka.bootstrap}, settings=settings,
             )  # fmt: skip
             with ProxyThread(config) as proxy:
-                assert proxy.proxy is not None
                 until(proxy.proxy.enforcement.ready.is_set, what="a decided probe")
                 yield Place(straight, Access(proxy.bootstrap, straight.ca))
 

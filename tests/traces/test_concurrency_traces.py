@@ -24,13 +24,7 @@ PARAMETERS: dict[str, tuple[str, dict[str, Any]]] = {
     "aimd_zeebe": ("aimd", AIMD),
     "aimd_zeebe_tight": (
         "aimd",
-        {
-            "initialLimit": 30,
-            "minLimit": 5,
-            "maxLimit": 60,
-            "backoffRatio": 0.75,
-            "requestTimeout": "60ms",
-        },
+        {"initialLimit": 30, "minLimit": 5, "maxLimit": 60, "backoffRatio": 0.75, "requestTimeout": "60ms"},
     ),
     "vegas_zeebe_noprobe": ("vegas", VEGAS_NO_PROBE),
     "vegas_zeebe_probe": ("vegas", VEGAS | {"probeMultiplier": 4, "probeJitter": 0.75}),

@@ -16,6 +16,7 @@ from pathlib import Path
 import pytest
 from each_kit import each
 from served import files_of
+from threaded import until
 
 from streaming.contract.errors import WeirError
 from weir.jars import folders, installation
@@ -255,10 +256,7 @@ def test_who_is_killed_in_the_middle_leaves_nothing_that_is_used(
     """kill -9 while a server hangs; the next fetch clears it away."""
     words = ["fetch", str(rig.source), str(rig.jars), "--repository", odd[0]]
     with subprocess.Popen([sys.executable, "-m", "weir.jars", *words], env=rig.environment()) as process:
-        deadline = time.monotonic() + 10
-        while not rig.jars.with_name("jars.new").exists():
-            assert time.monotonic() < deadline
-            time.sleep(0.02)
+        until(rig.jars.with_name("jars.new").exists, 10)
         process.send_signal(signal.SIGKILL)
     assert not rig.jars.exists()
     here(rig, repository)

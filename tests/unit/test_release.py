@@ -46,9 +46,7 @@ def commit(folder: Path) -> None:
     run("git", "-c", "user.name=a", "-c", "user.email=a@b", "commit", "-qm", "a", cwd=folder)
 
 
-def release(
-    folder: Path, umask: str = "022", engine: str = NO_ENGINE
-) -> subprocess.CompletedProcess[str]:
+def release(folder: Path, umask: str = "022", engine: str = NO_ENGINE) -> subprocess.CompletedProcess[str]:
     """Run it there."""
     words = ["sh", "-c", f"umask {umask} && exec {sys.executable} scripts/release.py"]
     environment = {"ENGINE": engine, "PATH": os.environ["PATH"]}

@@ -2,13 +2,13 @@
 
 from collections.abc import Iterator, Sequence
 
-from confluent_kafka.admin import AdminClient, NewTopic
 from soak_clients import SIZE, Client, Holder, Laggard, Maker, Reader, Sender
 from soak_history import Recorder
 from soak_kafka import BROKERS
 from soak_pulsar_clients import PulsarReader, PulsarSender
 from soak_rig import AHEAD_MS, CHANGED, Rig
 from soak_schedule import LIMITING, PROXIES
+from stack_kit import new_topics
 
 CUT_OFF_S = 15.0
 """A proxy that is cut off admits nothing after so long (docs/laws.md): L of the bounds."""
@@ -48,9 +48,7 @@ TOPICS = (*map(topic, PROXIES), *(topic(name, KEPT) for name in QUOTAS))
 
 def limits(rig: Rig, told: Recorder) -> None:
     """Topics, policies, and what they may come to at most."""
-    admin = AdminClient({"bootstrap.servers": rig.kafka.bootstrap})
-    for done in admin.create_topics([NewTopic(name, 1, BROKERS) for name in (*TOPICS, EMPTY)]).values():
-        done.result(30)
+    new_topics(rig.kafka.bootstrap, *TOPICS, EMPTY, replicas=BROKERS)
     precise = {"backlogQuotaCheckIntervalInSeconds": CHECK_S, "preciseBacklogSize": True}
     rig.policies.put("broker", {"resourceUsagePublishIntervalInSecs": 1, **precise})
     mutations(rig, told)

@@ -1,6 +1,5 @@
 """How far limits were exceeded, and what faults explain of it."""
 
-import math
 from collections.abc import Iterator, Sequence
 
 import numpy as np
@@ -54,12 +53,6 @@ def most_above(history: History) -> dict[str, tuple[float, float]]:
 def holds_back(fault: Entry) -> bool:
     """Whether what is on its way to a consumer waits behind it, and goes on."""
     return fault["what"] not in KILLS and fault["target"] not in ("jvm", "worker", "checkpoint", "job-broker")
-
-
-def held_s(history: History, since: float = -math.inf, until: float = math.inf) -> float:
-    """How long the faults lasted, seconds, that lie in a time, ms, at least in part."""
-    within = [one for one in history["fault"] if one["begun"] <= until and one["ended"] >= since]
-    return sum(one["ended"] - one["begun"] for one in within) / 1000
 
 
 def beyond(

@@ -34,11 +34,7 @@ def other_host(tmp_path: Path) -> Sequence[str]:
 
 
 def test_a_driver_is_killed_and_another_host_takes_over(
-    make_job: Callable[..., Any],
-    broker: Broker,
-    bootstrap: str,
-    other_host: Sequence[str],
-    tmp_path: Path,
+    make_job: Callable[..., Any], broker: Broker, bootstrap: str, other_host: Sequence[str], tmp_path: Path
 ) -> None:
     """While it lives the other host refuses and names it; once it is silent the other goes on."""
     first = make_job(lease_silence_s=5)

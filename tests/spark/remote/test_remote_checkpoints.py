@@ -100,9 +100,7 @@ def test_it_may_be_away(
     check(broker, bootstrap, names, tmp_path)
 
 
-def test_what_is_damaged_is_named(
-    make_job: Callable[..., Job], broker: Broker, remote: Remote
-) -> None:
+def test_what_is_damaged_is_named(make_job: Callable[..., Job], broker: Broker, remote: Remote) -> None:
     """The job ends, with the URI: deciding without those rows would forget debts."""
     job, _, _ = begin(make_job, broker)
     assert job.end(signal.SIGTERM) == 0

@@ -4,7 +4,7 @@ import os
 import resource
 import socket
 import time
-from contextlib import suppress
+from contextlib import AbstractContextManager, suppress
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -60,14 +60,11 @@ def test_a_crowd_leaves_descriptors_to_others() -> None:
     assert len(came) == 20
 
 
-class Broker:
+class Broker(AbstractContextManager[Any]):
     """A connection to a broker that leads for three requests, if somebody asks the right one."""
 
     def __init__(self, to: str, _who: str) -> None:
         self.to, self._left = to, 3
-
-    def __enter__(self) -> "Broker":
-        return self
 
     def __exit__(self, *_: object) -> None:
         """See WireClient."""

@@ -2,6 +2,7 @@
 
 import importlib.util
 import sys
+from contextlib import AbstractContextManager
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
 from typing import Any
@@ -49,12 +50,9 @@ def test_a_prometheus_that_says_nothing_ends_no_run(
 ) -> None:
     """All else is judged."""
 
-    class Silent:
+    class Silent(AbstractContextManager[Any]):
         def __init__(self, *_: object) -> None:
             """See Prometheus."""
-
-        def __enter__(self) -> Any:
-            return self
 
         def __exit__(self, *_: object) -> None:
             """See Prometheus."""

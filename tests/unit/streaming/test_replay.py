@@ -215,9 +215,7 @@ def test_a_policy_is_one_however_its_type_is_written() -> None:
         assert "quotas[user=bob]" in read_timeline({}, [line]).at(T0).entries
 
 
-def test_two_outputs_are_two_files(
-    tmp_path: Path, policies: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_two_outputs_are_two_files(tmp_path: Path, policies: str, capsys: pytest.CaptureFixture[str]) -> None:
     """Else the dead letters would take the place of the decisions; nobody reads what goes to /dev/null."""
     events, out = write(tmp_path / "e.jsonl", request("a", 0, 1)), str(tmp_path / "out.jsonl")
     words = ["replay", "--policies", policies, "--events", events]

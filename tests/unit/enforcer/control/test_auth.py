@@ -12,14 +12,7 @@ from each_kit import each
 from starlette.requests import Request
 
 from enforcer.control.access.auth import admit
-from enforcer.control.access.tokens import (
-    Grant,
-    Role,
-    digest_of,
-    grants_of_file,
-    grants_of_text,
-    tokens_of,
-)
+from enforcer.control.access.tokens import Grant, Role, digest_of, grants_of_file, grants_of_text, tokens_of
 from enforcer.control.groups import Refusal
 from enforcer.control.metrics import AdminMetrics
 from enforcer.control.settings import AdminSettings
@@ -138,9 +131,7 @@ def test_listed_origins_may_change() -> None:
     assert status(GRANTS, "PUT", **listed, origins=["http://localhost:3000"]) == 401
 
 
-@pytest.mark.parametrize(
-    "origin", ["*", "null", "localhost", "http://a/", "http://A", "ftp://a"]
-)
+@pytest.mark.parametrize("origin", ["*", "null", "localhost", "http://a/", "http://A", "ftp://a"])
 def test_what_is_no_origin_cannot_be_listed(origin: str, tmp_path: Path) -> None:
     """A browser would never send it, so the list would not do what it says."""
     file = tmp_path / "weir.yaml"

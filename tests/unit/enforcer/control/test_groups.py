@@ -4,23 +4,13 @@ import pytest
 from admin_api_kit import refusal
 from each_kit import each
 
-from enforcer.control.groups import (
-    Holder,
-    attach,
-    attached_group,
-    delete_group,
-    detach,
-    group_fields,
-    group_names,
-    group_view,
-    put_group,
-)
+from enforcer.control import groups
 from streaming.contract.usage_events import DIMENSIONS
 from streaming.policy.policy_set import Section
 
 RG1 = "resourcegroups.rg1"
-ACME = Holder(section=Section.TENANTS, name="acme")
-ORDERS = Holder(section=Section.NAMESPACES, name="acme/orders")
+ACME = groups.Holder(section=Section.TENANTS, name="acme")
+ORDERS = groups.Holder(section=Section.NAMESPACES, name="acme/orders")
 LIMITS = {"publishRateInMsgs": 100, "dispatchRateInBytes": 5}
 
 
@@ -42,7 +32,7 @@ LIMITS = {"publishRateInMsgs": 100, "dispatchRateInBytes": 5}
 )  # fmt: skip
 def test_names_of_seed_and_pulsar_are_read_in_any_case(body: bytes, fields: dict[str, object]) -> None:
     """Null is absent, whole numbers stay whole."""
-    assert group_fields(body) == fields
+    assert groups.group_fields(body) == fields
 
 
 @each(
@@ -63,73 +53,74 @@ def test_names_of_seed_and_pulsar_are_read_in_any_case(body: bytes, fields: dict
 )
 def test_what_pulsar_would_take_or_fail_on_is_refused(body: bytes, reason: str) -> None:
     """400, with what is wrong."""
-    status, said = refusal(group_fields, body)
+    status, said = refusal(groups.group_fields, body)
     assert status == 400 and reason in said
 
 
 def test_absent_fields_keep_their_value() -> None:
     """At first all are -1."""
-    assert put_group({}, "rg1", {}) == {RG1: {}}
-    assert group_view({RG1: {}}, "rg1") == dict.fromkeys(DIMENSIONS, -1)
-    changed = put_group({RG1: LIMITS}, "rg1", {"publishRateInMsgs": -1})
+    assert groups.put_group({}, "rg1", {}) == {RG1: {}}
+    assert groups.group_view({RG1: {}}, "rg1") == dict.fromkeys(DIMENSIONS, -1)
+    changed = groups.put_group({RG1: LIMITS}, "rg1", {"publishRateInMsgs": -1})
     assert changed == {RG1: {"publishRateInMsgs": -1, "dispatchRateInBytes": 5}}
 
 
 @each("name", ["bad name", ".", "..", "quota/user=a", "a/b", "x" * 256, "é"])
 def test_a_new_group_needs_a_name(name: str) -> None:
     """412; one that a policy file brought can be changed and removed whatever its name."""
-    assert refusal(put_group, {}, name, {})[0] == 412
+    assert refusal(groups.put_group, {}, name, {})[0] == 412
     path = f"resourcegroups.{name}"
-    assert put_group({path: {}}, name, {}) == {path: {}}
-    assert delete_group({path: {}}, name) == {path: None}
+    assert groups.put_group({path: {}}, name, {}) == {path: {}}
+    assert groups.delete_group({path: {}}, name) == {path: None}
 
 
 def test_shadow_groups_say_so() -> None:
     """Others have Pulsar's four fields only."""
-    assert group_view({RG1: {"shadow": True}}, "rg1")["shadow"] is True
-    assert "shadow" not in group_view({RG1: {"shadow": False}}, "rg1")
+    assert groups.group_view({RG1: {"shadow": True}}, "rg1")["shadow"] is True
+    assert "shadow" not in groups.group_view({RG1: {"shadow": False}}, "rg1")
 
 
 def test_groups_are_listed_sorted() -> None:
     """Nothing else is."""
     entries = {"resourcegroups.b": {}, "tenants.c": {"resourcegroup": "b"}, "resourcegroups.a": {}}
-    assert group_names(entries) == ["a", "b"]
+    assert groups.group_names(entries) == ["a", "b"]
 
 
 def test_a_group_in_use_stays() -> None:
     """412, and it says by whom."""
-    users = {f"namespaces.acme/n{number}": {"resourcegroup": "rg1"} for number in range(4)}
-    assert refusal(delete_group, {RG1: {}, "tenants.acme": {"resourcegroup": "rg1"}, **users}, "rg1") == (
+    names = ("tenants.acme", *(f"namespaces.acme/n{number}" for number in range(4)))
+    users = {name: {"resourcegroup": "rg1"} for name in names}
+    assert refusal(groups.delete_group, {RG1: {}, **users}, "rg1") == (
         412,
         "ResourceGroup is in use by tenant acme, namespace acme/n0, namespace acme/n1 and 2 more",
     )
-    for missing in (delete_group, group_view):
+    for missing in (groups.delete_group, groups.group_view):
         assert refusal(missing, {}, "rg1") == (404, "ResourceGroup does not exist")
 
 
 def test_attach_move_and_detach() -> None:
     """A move is one record; what else a namespace's entry says stays."""
     entries = {RG1: {}, "resourcegroups.rg2": {}, ORDERS.path: {"dispatchRate": {"ratePeriodInSecond": 1}}}
-    assert attached_group(entries, ORDERS) is None
-    assert detach(entries, ORDERS) == {}
-    entries |= attach(entries, ORDERS, "rg1")
-    entries |= attach(entries, ACME, "rg1")
-    assert (attached_group(entries, ORDERS), attached_group(entries, ACME)) == ("rg1", "rg1")
-    assert len(attach(entries, ORDERS, "rg2")) == 1
-    entries |= attach(entries, ORDERS, "rg2")
-    assert attached_group(entries, ORDERS) == "rg2"
-    assert detach(entries, ORDERS) == {ORDERS.path: {"dispatchRate": {"ratePeriodInSecond": 1}}}
-    assert detach(entries, ACME) == {ACME.path: None}
+    assert groups.attached_group(entries, ORDERS) is None
+    assert groups.detach(entries, ORDERS) == {}
+    entries |= groups.attach(entries, ORDERS, "rg1")
+    entries |= groups.attach(entries, ACME, "rg1")
+    assert (groups.attached_group(entries, ORDERS), groups.attached_group(entries, ACME)) == ("rg1", "rg1")
+    assert len(groups.attach(entries, ORDERS, "rg2")) == 1
+    entries |= groups.attach(entries, ORDERS, "rg2")
+    assert groups.attached_group(entries, ORDERS) == "rg2"
+    assert groups.detach(entries, ORDERS) == {ORDERS.path: {"dispatchRate": {"ratePeriodInSecond": 1}}}
+    assert groups.detach(entries, ACME) == {ACME.path: None}
 
 
 @pytest.mark.parametrize(
     ("holder", "reason"),
     [
-        (Holder(section=Section.TENANTS, name="bad name"), "Tenant name is not valid"),
-        (Holder(section=Section.NAMESPACES, name="acme/bad ns"), "Namespace name is not valid"),
+        (groups.Holder(section=Section.TENANTS, name="bad name"), "Tenant name is not valid"),
+        (groups.Holder(section=Section.NAMESPACES, name="acme/bad ns"), "Namespace name is not valid"),
         (ORDERS, "ResourceGroup does not exist"),
     ],
 )
-def test_attaching_needs_names_and_a_group(holder: Holder, reason: str) -> None:
+def test_attaching_needs_names_and_a_group(holder: groups.Holder, reason: str) -> None:
     """412 with Pulsar's words."""
-    assert refusal(attach, {}, holder, "nope") == (412, reason)
+    assert refusal(groups.attach, {}, holder, "nope") == (412, reason)

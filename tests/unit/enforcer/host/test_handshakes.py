@@ -178,9 +178,7 @@ async def test_bad_handshakes(
 ) -> None:  # fmt: skip
     """Nobody comes in, so nobody's quota is touched; it is counted by its reason, the next is served."""
     whom = authorities.other if shown == "distrusts" else authorities.own
-    context = limited(
-        whom.context(authorities.pair("" if shown == "distrusts" else shown)), version, ciphers
-    )
+    context = limited(whom.context(authorities.pair("" if shown == "distrusts" else shown)), version, ciphers)
     tls = tls_of(authorities.own, **server)
     async with Door(knows=lambda asked: asked.endswith(DOMAIN), tls=tls) as door:
         await asyncio.to_thread(is_refused, door.address, context, name)

@@ -4,16 +4,7 @@ import struct
 from collections.abc import Callable
 
 import pytest
-from connection_kit import (
-    API_VERSIONS,
-    METADATA,
-    PRODUCE,
-    Rig,
-    framed,
-    frames_of,
-    header,
-    opaque,
-)
+from connection_kit import API_VERSIONS, METADATA, PRODUCE, Rig, framed, frames_of, header, opaque
 from kafka.protocol.producer import ProduceResponse
 from kafka_kit import build, request, response
 from meter_kit import TOPIC

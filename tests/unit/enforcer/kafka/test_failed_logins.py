@@ -3,9 +3,7 @@
 
 import pytest
 from connection_kit import Rig, frames_of, opaque
-from kafka.protocol.sasl import (
-    SaslAuthenticateResponse,
-)
+from kafka.protocol.sasl import SaslAuthenticateResponse
 from kafka_kit import decode
 from login_visit import AUTHENTICATION_FAILED, ILLEGAL_STATE, SCRAM, Visit, plain
 

@@ -10,10 +10,7 @@ from connection_kit import FakeTransport, framed, frames_of, header, opaque
 from each_kit import each
 from hypothesis import given
 from hypothesis import strategies as st
-from kafka.protocol.sasl import (
-    SaslAuthenticateResponse,
-    SaslHandshakeResponse,
-)
+from kafka.protocol.sasl import SaslAuthenticateResponse, SaslHandshakeResponse
 from kafka_kit import CORRELATION_ID, decode
 from login_visit import AUTHENTICATION_FAILED, ILLEGAL_STATE, LIFETIME_MS, Visit, plain, scram
 from meter_kit import TOPIC

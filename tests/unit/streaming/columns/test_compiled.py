@@ -62,8 +62,7 @@ def test_what_is_not_marked_is_not_compiled() -> None:
 def test_the_arithmetic_loads_no_compiler() -> None:
     """An enforcer takes the law for a few subjects: Numba alone would cost it 60 MB and half a second."""
     loaded = child(
-        "import sys, streaming.laws.mutation.law\n"
-        "print(*{name.partition('.')[0] for name in sys.modules})"
+        "import sys, streaming.laws.mutation.law\nprint(*{name.partition('.')[0] for name in sys.modules})"
     )
     assert "numpy" in loaded
     assert not {"numba", "llvmlite", "pyarrow", "pandas"} & set(loaded)

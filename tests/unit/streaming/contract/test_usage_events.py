@@ -9,11 +9,7 @@ from hypothesis import strategies as st
 from property_kit import tries
 
 from streaming.contract.errors import BadEvent
-from streaming.contract.usage_events import (
-    dispatch_usage,
-    group_usage,
-    split_group_usage,
-)
+from streaming.contract.usage_events import dispatch_usage, group_usage, split_group_usage
 from streaming.laws.registry import LAWS
 
 COUNTS = {"publishedMsg": 600, "publishedBytes": 60000, "dispatchedMsg": 0, "dispatchedBytes": 0}

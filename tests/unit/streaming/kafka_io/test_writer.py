@@ -85,9 +85,7 @@ class Taking:
         return self._kind, 77
 
 
-@pytest.mark.parametrize(
-    ("kind", "learnt"), [(TIMESTAMP_LOG_APPEND_TIME, [77]), (TIMESTAMP_CREATE_TIME, [])]
-)
+@pytest.mark.parametrize(("kind", "learnt"), [(TIMESTAMP_LOG_APPEND_TIME, [77]), (TIMESTAMP_CREATE_TIME, [])])
 def test_a_written_record_tells_its_brokers_time(
     monkeypatch: pytest.MonkeyPatch, kind: int, learnt: list[int]
 ) -> None:

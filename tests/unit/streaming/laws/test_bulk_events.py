@@ -201,8 +201,7 @@ def test_packs_compiled_and_interpreted_give_the_same_bytes() -> None:
         for n in range(60)
     ]
     cases = [
-        (LAW_OF[events[0]["type"]], events[0]["type"], POLICIES, events)
-        for events in (deliveries, samples)
+        (LAW_OF[events[0]["type"]], events[0]["type"], POLICIES, events) for events in (deliveries, samples)
     ]
     found = [
         value

@@ -66,9 +66,7 @@ class Live:
             **context,
         )  # fmt: skip
 
-    def step(
-        self, *events: Event, written_ms: int | None = None
-    ) -> tuple[list[Event], dict[int, Event]]:
+    def step(self, *events: Event, written_ms: int | None = None) -> tuple[list[Event], dict[int, Event]]:
         """Decisions of one batch, and its dead letters by place in it; each record as it came.
 
         Records were written `written_ms` after T0; None: each at the time of its event.

@@ -266,9 +266,7 @@ def test_a_removal_needs_only_a_path() -> None:
         check_entry(path, None)
 
 
-def test_few_groups_are_looked_for_by_their_letters(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_few_groups_are_looked_for_by_their_letters(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each among all others: 400 that are misspelt alike took ten seconds, twice as many four times that."""
     asked = list[str]()
 

@@ -66,9 +66,7 @@ def test_one_without_a_limit_is_passed_over() -> None:
 
 def test_the_brokers_default_is_never_acted_on() -> None:
     """Whatever its policy is: it holds for topics that nobody has named."""
-    found = policies(
-        broker={"backlogQuotaDefaultLimitBytes": 3, "backlogQuotaDefaultRetentionPolicy": EVICT}
-    )
+    found = policies(broker={"backlogQuotaDefaultLimitBytes": 3, "backlogQuotaDefaultRetentionPolicy": EVICT})
     quota = backlog_quota(found, T, SIZE)
     assert (quota.path, quota.limit) == ("broker.backlogQuotaDefaultLimitBytes", 3)
     assert (quota.policy, quota.actions, quota.allow_delete_records) == (EVICT, False, False)

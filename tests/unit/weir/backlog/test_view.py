@@ -1,6 +1,7 @@
 """What `weir backlog` prints, with a cluster that is made up: tests/kafka/backlog has the real one."""
 
 from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
 from typing import Any
 
 import orjson
@@ -18,14 +19,11 @@ CLUSTER = Cluster(bootstrap="127.0.0.1:1", topics=Topics("w."), client={})
 T1, T2 = "persistent://public/default/t1", "persistent://public/default/t2"
 
 
-class FakePolicies:
+class FakePolicies(AbstractContextManager[Any]):
     """Policies that say nothing."""
 
     def __init__(self, *_: Any, **__: Any) -> None:
         pass
-
-    def __enter__(self) -> "FakePolicies":
-        return self
 
     def __exit__(self, *_: Any) -> None:
         pass

@@ -12,18 +12,6 @@ from weir.explain import words
 
 T = 1_795_166_700_000
 TOPIC = "persistent://acme/orders/t1"
-POLICIES = """
-version: 1
-quotas:
-- {entity: {user: alice}, controller_mutation_rate: 5, controller_mutation_burst: 500}
-- {entity: {user: sam}, controller_mutation_rate: 5, algorithm: sampled_rate, controller_mutation_burst: 500}
-resourcegroups: {rg1: {publishRateInMsgs: 100}}
-namespaces:
-  acme/orders:
-    subscriptionDispatchRate: {dispatchThrottlingRateInMsg: 10}
-    backlogQuotaMap: {destination_storage: {limitSize: 1000, policy: producer_request_hold}}
-backpressure: {partitions: {"*": {algorithm: aimd}}}
-"""
 ENTRIES = {
     "quotas[user=alice]": {"controller_mutation_rate": 5, "controller_mutation_burst": 500},
     "quotas[user=sam]": {

@@ -92,8 +92,7 @@ def dumped(batches: Log, decisions: list[Event], changes: list[Event]) -> list[E
     """The lines that a dump writes of it."""
     log = [one for batch in batches for one in batch]
     records = [
-        Record("weir.requests", 0, offset, ts, orjson.dumps(event))
-        for offset, (ts, event) in enumerate(log)
+        Record("weir.requests", 0, offset, ts, orjson.dumps(event)) for offset, (ts, event) in enumerate(log)
     ]
     history, counts = History(MAX_AHEAD_MS), DumpSummary()
     history.look_for_own(records)
@@ -109,9 +108,7 @@ def dumped(batches: Log, decisions: list[Event], changes: list[Event]) -> list[E
 
 @given(logs(), st.lists(st.tuples(st.integers(0, 60_000), st.sampled_from(PATHS), QUOTAS), max_size=2))
 @tries(200)
-def test_a_dump_gives_what_was_decided(
-    batches: Log, changed: list[tuple[int, str, dict[str, Any]]]
-) -> None:
+def test_a_dump_gives_what_was_decided(batches: Log, changed: list[tuple[int, str, dict[str, Any]]]) -> None:
     """Balances, refunds and differences; local and strict, late, ahead, out of order."""
     changes = [policy(at_ms, path, value) for at_ms, path, value in sorted(changed, key=lambda one: one[0])]
     live = lived(batches, changes)

@@ -132,12 +132,7 @@ def test_a_shift_keeps_the_place_in_the_round() -> None:
 
 def test_the_round_is_that_of_the_policies() -> None:
     """A minute if nobody set it."""
-    broker = {
-        "type": "policy",
-        "ts": 1,
-        "path": "broker",
-        "value": {"resourceUsagePublishIntervalInSecs": 5},
-    }
+    broker = {"type": "policy", "ts": 1, "path": "broker", "value": {"resourceUsagePublishIntervalInSecs": 5}}
     assert (addresser().round_ms, addresser(broker).round_ms) == (60_000, 5_000)
 
 

@@ -12,15 +12,7 @@ from streaming.contract.errors import WeirError
 from streaming.contract.topics import Cluster, Topics
 from streaming.kafka_io.policy_topic import PolicyLog
 from weir.logs.send_lines import Addresser, OutgoingRecord, recorded
-from weir.logs.sender import (
-    BUFFER_MAX,
-    DELIVERY_LIMIT_S,
-    STOP_LIMIT_S,
-    Pace,
-    Sender,
-    producer_for,
-    send,
-)
+from weir.logs.sender import BUFFER_MAX, DELIVERY_LIMIT_S, STOP_LIMIT_S, Pace, Sender, producer_for, send
 
 NOW_S = 1_795_200_000.0
 NOW = int(NOW_S * 1000)
@@ -202,9 +194,7 @@ def test_a_stop_ends_it_between_two_events(tmp_path: Path) -> None:
 def test_a_stop_ends_sending_to_a_cluster_that_is_away(full: int, tmp_path: Path) -> None:
     """A full queue, and what is in it: Ctrl-C was heard of after a minute."""
     producer = FakeProducer(clock := Clock(), full=full, lost=3)
-    done, sender, _ = sending(
-        tmp_path, producer, [tick(1)], speed=None, stopped=lambda: clock.s > NOW_S + 1
-    )
+    done, sender, _ = sending(tmp_path, producer, [tick(1)], speed=None, stopped=lambda: clock.s > NOW_S + 1)
     assert (done, sender.failed) == (not full, 3) and 5 < clock.s - NOW_S < 2 + STOP_LIMIT_S
     assert sender.failure == f"no answer within {STOP_LIMIT_S:g} s"
 

@@ -169,9 +169,7 @@ def test_who_waits_is_bounded(
     monkeypatch.setattr(reading, "READ_AT_ONCE", 10)
     # What follows much later: until then they are not decided all at once.
     asked = events[0]["type"] == "request"
-    later = [
-        request(f"z{at}", at, 1, user="zoe") if asked else delivery(at, topic=OTHER) for at in (10, 11)
-    ]
+    later = [request(f"z{at}", at, 1, user="zoe") if asked else delivery(at, topic=OTHER) for at in (10, 11)]
     found = planned(tmp_path, [*events, *later], {}, limits)
     (made,) = found.plans
     assert outcomes(made, whose, waiting=True)[1] == expected

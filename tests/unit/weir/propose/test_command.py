@@ -63,9 +63,7 @@ def test_what_would_be_refused_is_told_with_who_is(tmp_path: Path) -> None:
     assert list(load_policies(str(tmp_path / "p.yaml"))) == ["quotas[user=<default>]"]
 
 
-def test_bad_lines_are_buried_and_the_rest_counts(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_bad_lines_are_buried_and_the_rest_counts(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """With file and line, as by other commands."""
     log = file_of(tmp_path, "log.jsonl", b"nonsense\n", *ASKED, b'{"type":"request"}\n', b"\xff\xfe\n")
     letters = tmp_path / "letters.jsonl"

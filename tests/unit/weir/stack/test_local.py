@@ -239,9 +239,7 @@ def test_an_admin_api_alone_is_passed_on_to(world: World) -> None:
     stack.stop()
 
 
-def test_a_stop_does_not_wait_for_a_kafka_that_is_away(
-    world: World, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_stop_does_not_wait_for_a_kafka_that_is_away(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     """Ctrl-C was heard half a minute later, when it was given up."""
     answer, begun = threading.Event(), time.monotonic()
 

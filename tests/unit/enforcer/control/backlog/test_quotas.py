@@ -7,22 +7,22 @@ import pytest
 from admin_api_kit import refusal
 from each_kit import each
 
-from enforcer.control.backlog.quotas import QuotaPlace, applied_quotas, quota_fields, quotas_at
+from enforcer.control.backlog import quotas
 from enforcer.control.groups import Holder
 from streaming.policy.policy_set import PolicySet, Section
 from streaming.policy.topics import BacklogKind
 
 NAMESPACE = Holder(section=Section.NAMESPACES, name="acme/orders")
 TOPIC = Holder(section=Section.TOPICS, name="persistent://acme/orders/t1")
-SIZE = QuotaPlace(holder=NAMESPACE, kind=BacklogKind.SIZE)
-AGE = QuotaPlace(holder=NAMESPACE, kind=BacklogKind.AGE)
-OF_TOPIC = QuotaPlace(holder=TOPIC, kind=BacklogKind.AGE)
+SIZE = quotas.QuotaPlace(holder=NAMESPACE, kind=BacklogKind.SIZE)
+AGE = quotas.QuotaPlace(holder=NAMESPACE, kind=BacklogKind.AGE)
+OF_TOPIC = quotas.QuotaPlace(holder=TOPIC, kind=BacklogKind.AGE)
 HOLD = "producer_request_hold"
 
 
-def read(place: QuotaPlace, **fields: Any) -> dict[str, Any]:
+def read(place: quotas.QuotaPlace, **fields: Any) -> dict[str, Any]:
     """A body, read."""
-    return quota_fields(orjson.dumps(fields), place)
+    return quotas.quota_fields(orjson.dumps(fields), place)
 
 
 def test_what_pulsar_admin_sends_is_taken() -> None:
@@ -60,16 +60,16 @@ def test_what_pulsar_admin_sends_is_taken() -> None:
         (OF_TOPIC, {}, "Set namespace[acme/orders] backlog quota failed"),
     ],
 )  # fmt: skip
-def test_bad_bodies(place: QuotaPlace, fields: dict[str, Any], said: str) -> None:
+def test_bad_bodies(place: quotas.QuotaPlace, fields: dict[str, Any], said: str) -> None:
     """400; above all an absent limit, which Pulsar takes for 0."""
-    status, reason = refusal(quota_fields, orjson.dumps(fields), place)
+    status, reason = refusal(quotas.quota_fields, orjson.dumps(fields), place)
     assert status == 400 and said in reason
 
 
 @pytest.mark.parametrize("body", [b"", b"xx", b"[]", b"\xff"])
 def test_what_is_no_object(body: bytes) -> None:
     """400."""
-    assert refusal(quota_fields, body, SIZE)[0] == 400
+    assert refusal(quotas.quota_fields, body, SIZE)[0] == 400
 
 
 def test_a_quota_replaces_the_one_before_but_for_what_pulsar_cannot_say() -> None:
@@ -86,21 +86,21 @@ def test_a_quota_replaces_the_one_before_but_for_what_pulsar_cannot_say() -> Non
             "message_age": {"limitTime": 60, "policy": HOLD},
         },
     }
-    assert quotas_at(entries, NAMESPACE)["destination_storage"] == {
+    assert quotas.quotas_at(entries, NAMESPACE)["destination_storage"] == {
         "limit": 6, "limitSize": 6, "limitTime": -1, "policy": "producer_exception", "actions": True,
     }  # fmt: skip
     entries |= SIZE.put(entries, read(SIZE, limitSize=6, policy=HOLD, actions=False))
-    assert "actions" not in quotas_at(entries, NAMESPACE)["destination_storage"]
+    assert "actions" not in quotas.quotas_at(entries, NAMESPACE)["destination_storage"]
     for place, left in ((SIZE, ["message_age"]), (AGE, [])):
         entries |= place.delete(entries)
-        assert sorted(quotas_at(entries, NAMESPACE)) == left
+        assert sorted(quotas.quotas_at(entries, NAMESPACE)) == left
         assert place.delete(entries) == {}
     assert entries == {"namespaces.acme/orders": {"resourcegroup": "rg1"}}
 
 
 def test_what_applies() -> None:
     """By type: the topic's, the namespace's, the broker's; -1 and the broker's policy where nothing does."""
-    assert applied_quotas(PolicySet(), TOPIC) == {
+    assert quotas.applied_quotas(PolicySet(), TOPIC) == {
         kind.value: {"limit": -1, "limitSize": -1, "limitTime": -1, "policy": HOLD} for kind in BacklogKind
     }
     entries: dict[str, Any] = {
@@ -115,7 +115,7 @@ def test_what_applies() -> None:
             "backlogQuotaMap": {"destination_storage": {"limitSize": -1, "policy": "producer_exception"}}
         },
     }
-    assert applied_quotas(PolicySet(entries), TOPIC) == {
+    assert quotas.applied_quotas(PolicySet(entries), TOPIC) == {
         "destination_storage": {"limit": 5, "limitSize": 5, "limitTime": -1, "policy": HOLD, "actions": True},
         "message_age": {"limit": -1, "limitSize": -1, "limitTime": 90, "policy": "producer_exception"},
     }  # fmt: skip
@@ -126,9 +126,9 @@ def test_names_that_have_no_quota_of_their_own(name: str) -> None:
     """412, as in Pulsar."""
     holder = Holder(section=Section.TOPICS, name=name)
     for act in (
-        lambda: quotas_at({}, holder),
-        lambda: applied_quotas(PolicySet(), holder),
-        lambda: QuotaPlace(holder=holder, kind=BacklogKind.SIZE).put({}, {}),
-        lambda: QuotaPlace(holder=holder, kind=BacklogKind.SIZE).delete({}),
+        lambda: quotas.quotas_at({}, holder),
+        lambda: quotas.applied_quotas(PolicySet(), holder),
+        lambda: quotas.QuotaPlace(holder=holder, kind=BacklogKind.SIZE).put({}, {}),
+        lambda: quotas.QuotaPlace(holder=holder, kind=BacklogKind.SIZE).delete({}),
     ):
         assert refusal(act)[0] == 412

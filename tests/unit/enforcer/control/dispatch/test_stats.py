@@ -10,9 +10,7 @@ from enforcer.control.dispatch.table import DeliveryTable
 from streaming.policy.policy_set import PolicySet
 
 OF_SUB = {"namespaces.a/b": {"subscriptionDispatchRate": {"dispatchThrottlingRateInMsg": 10}}}
-OF_TOPIC = {
-    f"topics.{T}": {"dispatchRate": {"dispatchThrottlingRateInByte": 1_000, "ratePeriodInSecond": 5}}
-}
+OF_TOPIC = {f"topics.{T}": {"dispatchRate": {"dispatchThrottlingRateInByte": 1_000, "ratePeriodInSecond": 5}}}
 OF_BROKER = {"broker": {"dispatchThrottlingRateInMsg": 100}}
 
 

@@ -252,9 +252,7 @@ def test_lists_are_sorted_as_asked_and_paged() -> None:
     made = view()
     decided(made, admission(T, **DEBT), dispatch(T, 25, 20_000), backlog(T, 500))
     reported(made, usage(T, "p1", 400))
-    laws = {
-        by: [found["law"] for found in page(made, T, by=by)[0]] for by in ("used", "wait", "refused")
-    }
+    laws = {by: [found["law"] for found in page(made, T, by=by)[0]] for by in ("used", "wait", "refused")}
     assert laws["used"] == ["dispatch", "mutation", "backlog", "shares"]
     assert laws["wait"][:2] == ["dispatch", "mutation"] and laws["refused"][0] == "mutation"
     second, total = page(made, T, by="used", offset=1, limit=2)

@@ -8,11 +8,7 @@ from kafka.protocol.consumer import FetchRequest
 from kafka_kit import decode
 from traffic_kit import fetch_request, key_of, topic_id
 
-from enforcer.kafka.dispatch.fetch_requests import (
-    NO_SESSION,
-    asked_of,
-    forwarded,
-)
+from enforcer.kafka.dispatch.fetch_requests import NO_SESSION, asked_of, forwarded
 from enforcer.wire.kafka.frames import BadFrame, Reason, parse_header
 from enforcer.wire.kafka.traffic import UNKNOWN_SESSION, session_of, with_session
 

@@ -7,14 +7,7 @@ import pytest
 from connection_kit import Rig, framed, frames_of, opaque
 from counted_kit import Counted, count_by
 from fetch_rig import fetched, full, sizes
-from kafka.protocol.consumer import (
-    FetchRequest,
-    FetchResponse,
-    HeartbeatRequest,
-    HeartbeatResponse,
-    SyncGroupRequest,
-    SyncGroupResponse,
-)
+from kafka.protocol import consumer
 from kafka.protocol.metadata.metadata import MetadataResponse
 from kafka_kit import CORRELATION_ID, build, decode, request, response
 from share_frames import read_request, share_request
@@ -46,7 +39,7 @@ def limited(proven: bool = True, **limits: Any) -> tuple[Rig, Counted]:
 
 def answer(rig: Rig) -> Any:
     """What the client has got last, a Fetch response."""
-    return decode(FetchResponse, 12, frames_of(rig.client.data)[-1])
+    return decode(consumer.FetchResponse, 12, frames_of(rig.client.data)[-1])
 
 
 def test_who_was_not_let_in_is_asked_about_first() -> None:
@@ -72,7 +65,7 @@ def test_a_response_is_cut_and_the_next_request_waits() -> None:
     rig.desk.now_ms += 1_000
     rig.run_timers()
     assert len(rig.upstream.sent) == sent + 2
-    assert decode(FetchRequest, 12, rig.upstream.sent[-2]).session_epoch == -1
+    assert decode(consumer.FetchRequest, 12, rig.upstream.sent[-2]).session_epoch == -1
     rig.answer([fetched(12, {"t": [SIX]}, 100), struct.pack(">i", 9)])
     assert rig.client.answered()[-2:] == [CORRELATION_ID, 9]
     assert [delivered.msgs for delivered in counted.delivered] == [12, 6]
@@ -101,7 +94,7 @@ def test_a_session_of_other_topics_goes_on() -> None:
     assert frames_of(rig.client.data)[-1] == began
     for asked, session in ((7, 7), (8, -1)):
         rig.connection.data_received(framed(fetch_request(12, {}, epoch=1, session=asked)[0]))
-        assert decode(FetchRequest, 12, rig.upstream.sent[-1]).session_id == session
+        assert decode(consumer.FetchRequest, 12, rig.upstream.sent[-1]).session_id == session
 
 
 def test_groups_are_learnt_when_the_broker_has_answered() -> None:
@@ -109,11 +102,11 @@ def test_groups_are_learnt_when_the_broker_has_answered() -> None:
     rig, _ = limited(subscriptions={(full("t"), "g"): (10, 0)}, proven=False)
     readers = rig.fetch_context.readers
     fields = {"generation_id": 1, "member_id": "m", "assignments": []}
-    sync, _ = request(build(SyncGroupRequest, 2, group_id="g", **fields))
+    sync, _ = request(build(consumer.SyncGroupRequest, 2, group_id="g", **fields))
     rig.connection.data_received(framed(sync))
     assert readers.groups(ME) == []
     content = struct.pack(">hih1siii", 1, 1, 1, b"t", 1, 0, -1)
-    rig.answer([response(build(SyncGroupResponse, 2, assignment=content))])
+    rig.answer([response(build(consumer.SyncGroupResponse, 2, assignment=content))])
     assert len(rig.client.answered()) == 1
     (client,) = {client for client, _ in readers._order}
     assert (client.user, client.client_id) == ("ANONYMOUS", "tests")
@@ -125,10 +118,10 @@ def test_a_refused_claim_of_a_group_teaches_nothing() -> None:
     """Else whoever may read a topic could use up a limit of somebody else's group."""
     rig, _ = limited(subscriptions={(full("t"), "g"): (10, 0)}, proven=False)
     readers = rig.fetch_context.readers
-    beat, _ = request(build(HeartbeatRequest, 4, group_id="g", generation_id=1, member_id="m"))
+    beat, _ = request(build(consumer.HeartbeatRequest, 4, group_id="g", generation_id=1, member_id="m"))
     for error, groups in ((30, 0), (25, 0), (0, 1)):
         rig.connection.data_received(framed(beat))
-        rig.answer([response(build(HeartbeatResponse, 4, error_code=error))])
+        rig.answer([response(build(consumer.HeartbeatResponse, 4, error_code=error))])
         assert len(readers) == groups
     rig.connection.data_received(framed(beat))
     # An answer that cannot be read is the client's all the same.
@@ -153,11 +146,11 @@ def test_without_limits_nothing_is_read() -> None:
     """Requests pass as they come, those of groups too."""
     rig, counted = limited(proven=False)
     counted.active = False
-    beat, _ = request(build(HeartbeatRequest, 4, group_id="g", generation_id=1, member_id="m"))
+    beat, _ = request(build(consumer.HeartbeatRequest, 4, group_id="g", generation_id=1, member_id="m"))
     frame, _ = fetch_request(12, {"t": 1}, epoch=3, session=9)
     rig.connection.data_received(framed(beat) + framed(frame))
     assert rig.upstream.sent == [beat, frame]
-    rig.answer([response(build(HeartbeatResponse, 4)), fetched(12, {"t": [SIX * 9]}, 100)])
+    rig.answer([response(build(consumer.HeartbeatResponse, 4)), fetched(12, {"t": [SIX * 9]}, 100)])
     assert len(rig.fetch_context.readers) == 0 and counted.delivered == []
     assert sizes(answer(rig)) == [[len(SIX) * 9]]
 

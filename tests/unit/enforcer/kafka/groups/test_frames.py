@@ -21,18 +21,10 @@ from kafka.protocol.consumer import (
 )
 from kafka_kit import build, request, response
 
-from enforcer.kafka.groups.frames import (
-    CONSUMER_GROUP_HEARTBEAT,
-    SYNC_GROUP,
-    GroupActor,
-    acting,
-    assignment,
-    let_in,
-    told,
-)
+from enforcer.kafka.groups import frames
 from enforcer.wire.kafka.frames import NO_TAGS, BadFrame, array_length, parse_header, string
 
-ME, SOMEBODY = GroupActor("g", "m"), GroupActor("g", "")
+ME, SOMEBODY = frames.GroupActor("g", "m"), frames.GroupActor("g", "")
 MEMBER = {"group_id": "g", "member_id": "m"}
 STATIC = MEMBER | {"group_instance_id": "s1"}
 ASKS_FOR = {"topics": [{"name": "t", "partition_indexes": [1, 2]}]}
@@ -49,25 +41,25 @@ ASKS_FOR = {"topics": [{"name": "t", "partition_indexes": [1, 2]}]}
         # One member, later several.
         (LeaveGroupRequest, range(3), MEMBER, [ME._replace(leaves=True)]),
         (LeaveGroupRequest, range(3, 6), {"group_id": "g", "members": [{"member_id": n} for n in "mn"]},
-         [GroupActor("g", name, leaves=True) for name in "mn"]),
+         [frames.GroupActor("g", name, leaves=True) for name in "mn"]),
         (OffsetCommitRequest, range(2, 10), MEMBER, [SOMEBODY]),
         (OffsetFetchRequest, range(1, 8), {"group_id": "g"} | ASKS_FOR, [SOMEBODY]),
         (OffsetFetchRequest, range(8, 10), {"groups": [{"group_id": name} | ASKS_FOR for name in "gh"]},
-         [SOMEBODY, GroupActor("h", "")]),
+         [SOMEBODY, frames.GroupActor("h", "")]),
     ],
 )  # fmt: skip
-def test_who_acts(kind: Any, versions: range, fields: dict[str, Any], found: list[GroupActor]) -> None:
+def test_who_acts(kind: Any, versions: range, fields: dict[str, Any], found: list[frames.GroupActor]) -> None:
     """The member and its group, or only the group, in every version."""
     for version in versions:
-        assert acting(*request(build(kind, version, **fields))) == found
+        assert frames.acting(*request(build(kind, version, **fields))) == found
 
 
 @pytest.mark.parametrize("epoch", [0, 3, -1, -2])
 def test_the_consumer_protocol(epoch: int) -> None:
     """An epoch below 0 leaves. (kafka-python does not know these messages.)"""
-    head = struct.pack(">hhih", CONSUMER_GROUP_HEARTBEAT, 1, 7, -1) + NO_TAGS
+    head = struct.pack(">hhih", frames.CONSUMER_GROUP_HEARTBEAT, 1, 7, -1) + NO_TAGS
     frame = head + string("g", True) + string("m", True) + struct.pack(">i", epoch) + bytes(8)
-    assert acting(frame, parse_header(frame)) == [GroupActor("g", "m", leaves=epoch < 0)]
+    assert frames.acting(frame, parse_header(frame)) == [frames.GroupActor("g", "m", leaves=epoch < 0)]
 
 
 CONTENT = struct.pack(">hi", 1, 1) + struct.pack(">h1s", 1, b"t") + struct.pack(">iiii", 2, 0, 5, -1)
@@ -79,7 +71,7 @@ def test_what_a_sync_tells(version: int) -> None:
 
     def tell(content: bytes, error: int = 0) -> Any:
         message = build(SyncGroupResponse, version, error_code=error, assignment=content)
-        return told(response(message), SYNC_GROUP, version)
+        return frames.told(response(message), frames.SYNC_GROUP, version)
 
     assert tell(CONTENT) == ("", {"t": frozenset({0, 5})})
     assert tell(b"") == ("", {})
@@ -95,7 +87,7 @@ def test_what_a_heartbeat_tells() -> None:
         head = struct.pack(">i", 7) + NO_TAGS + struct.pack(">ih", 0, error)
         names = string(None, True) + string("m", True)
         frame = head + names + struct.pack(">ii", 1, 5_000) + assigned + NO_TAGS
-        return told(frame, CONSUMER_GROUP_HEARTBEAT, 1)
+        return frames.told(frame, frames.CONSUMER_GROUP_HEARTBEAT, 1)
 
     row = topic_id + array_length(2, True) + struct.pack(">ii", 1, 2) + NO_TAGS
     assigned = b"\1" + array_length(1, True) + row + NO_TAGS
@@ -104,9 +96,9 @@ def test_what_a_heartbeat_tells() -> None:
     assert tell(b"\xff", error=25) is None
 
 
-def known(message: Any, found: list[GroupActor]) -> list[GroupActor]:
+def known(message: Any, found: list[frames.GroupActor]) -> list[frames.GroupActor]:
     """Whom a broker's answer lets in."""
-    return let_in(found, response(message), message.API_KEY, message.API_VERSION)
+    return frames.let_in(found, response(message), message.API_KEY, message.API_VERSION)
 
 
 @pytest.mark.parametrize(
@@ -122,16 +114,16 @@ def test_who_is_refused_acts_for_nobody(answer: Any, versions: range) -> None:
 
 
 @pytest.mark.parametrize(("error", "found"), [(0, [ME]), (25, []), (30, [])])
-def test_who_is_refused_by_the_consumer_protocol(error: int, found: list[GroupActor]) -> None:
+def test_who_is_refused_by_the_consumer_protocol(error: int, found: list[frames.GroupActor]) -> None:
     """(kafka-python does not know these messages.)"""
     frame = struct.pack(">i", 7) + NO_TAGS + struct.pack(">ih", 0, error)
-    assert let_in([ME], frame, CONSUMER_GROUP_HEARTBEAT, 1) == found
+    assert frames.let_in([ME], frame, frames.CONSUMER_GROUP_HEARTBEAT, 1) == found
 
 
 @each("version", range(6))
 def test_who_has_left(version: int) -> None:
     """Each of several members by its own error; one that the group does not know is not in it."""
-    both = [GroupActor("g", name, leaves=True) for name in "mn"]
+    both = [frames.GroupActor("g", name, leaves=True) for name in "mn"]
     assert known(build(LeaveGroupResponse, version, error_code=30), both[:1]) == []
     if version < 3:
         assert known(build(LeaveGroupResponse, version, error_code=25), both[:1]) == both[:1]
@@ -142,7 +134,7 @@ def test_who_has_left(version: int) -> None:
 
 @each("version", range(2, 10))
 @each(("errors", "found"), [((0,), [ME]), ((30, 0), [ME]), ((30, 30), []), ((), [])])
-def test_who_has_committed(version: int, errors: tuple[int, ...], found: list[GroupActor]) -> None:
+def test_who_has_committed(version: int, errors: tuple[int, ...], found: list[frames.GroupActor]) -> None:
     """An error stands with each partition alone."""
     rows = [{"partition_index": number, "error_code": error} for number, error in enumerate(errors)]
     topics = [{"name": "t", "partitions": rows}]
@@ -163,7 +155,7 @@ def test_who_has_got_offsets(version: int) -> None:
             {"group_id": name, "topics": fetched(0), "error_code": error}
             for name, error in (("g", 30), ("h", 0))
         ]
-        both = [ME, GroupActor("h", "")]
+        both = [ME, frames.GroupActor("h", "")]
         assert known(build(OffsetFetchResponse, version, groups=groups), both) == both[1:]
         return
     for error in (0, 30):
@@ -173,13 +165,13 @@ def test_who_has_got_offsets(version: int) -> None:
 
 def test_newer_versions_are_not_read() -> None:
     """What a later Kafka puts into them is its own."""
-    frame = struct.pack(">hhih", SYNC_GROUP, 6, 7, -1) + NO_TAGS + b"?"
-    assert acting(frame, parse_header(frame)) == []
-    assert told(b"?", SYNC_GROUP, 6) is None
+    frame = struct.pack(">hhih", frames.SYNC_GROUP, 6, 7, -1) + NO_TAGS + b"?"
+    assert frames.acting(frame, parse_header(frame)) == []
+    assert frames.told(b"?", frames.SYNC_GROUP, 6) is None
 
 
 def test_damaged_assignments() -> None:
     """Too many partitions, or too few bytes, are no assignment."""
     for content in (CONTENT[:-8], struct.pack(">hi", 1, 1_000_000), CONTENT[:9] + b"\x7f" + CONTENT[10:]):
         with pytest.raises(BadFrame):
-            assignment(content)
+            frames.assignment(content)

@@ -4,12 +4,7 @@ from typing import Any
 from uuid import UUID
 
 from each_kit import each
-from kafka.protocol.consumer import (
-    OffsetCommitRequest,
-    OffsetCommitResponse,
-    OffsetFetchRequest,
-    OffsetFetchResponse,
-)
+from kafka.protocol import consumer
 from kafka.protocol.producer import TxnOffsetCommitRequest, TxnOffsetCommitResponse
 from kafka_kit import build, request, response
 
@@ -32,9 +27,9 @@ def test_commits(version: int) -> None:
         for number, offset in ((0, 1 << 40), (1, 7))
     ]
     topics = [field | {"partitions": rows}]
-    frame = build(OffsetCommitRequest, version, group_id="g", member_id="m", topics=topics)
+    frame = build(consumer.OffsetCommitRequest, version, group_id="g", member_id="m", topics=topics)
     errors = [{"partition_index": number, "error_code": error} for number, error in ((1, 27), (0, 0))]
-    answer = build(OffsetCommitResponse, version, topics=[field | {"partitions": errors}])
+    answer = build(consumer.OffsetCommitResponse, version, topics=[field | {"partitions": errors}])
     assert places(*request(frame), response(answer)) == [Place("g", topic, 0, 1 << 40)]
 
 
@@ -60,7 +55,7 @@ def test_what_a_group_is_told(version: int) -> None:
         for number, offset, error in ((0, 5, 0), (1, -1, 0), (2, 6, 3))
     ]
     told = {"topics": [field | {"partitions": rows}]}
-    frame = build(OffsetFetchRequest, version, group_id="h", topics=[], groups=[])
+    frame = build(consumer.OffsetFetchRequest, version, group_id="h", topics=[], groups=[])
     fields = {"groups": [told | {"group_id": "h"}]} if version >= 8 else told
-    answer = build(OffsetFetchResponse, version, **fields)
+    answer = build(consumer.OffsetFetchResponse, version, **fields)
     assert places(*request(frame), response(answer)) == [Place("h", topic, 0, 5)]

@@ -22,16 +22,8 @@ from enforcer.kafka.guard.guard import (
 from enforcer.kafka.guard.protected import OwnTopics
 from enforcer.kafka.guard.refusals import RemovedEntry, add
 from enforcer.kafka.guard.rules import RULES, SHOWN, TRANSACTION_OF, Kind, Rule, rules_of
+from enforcer.wire.kafka import frames
 from enforcer.wire.kafka.codec import ASKED_MAX, request_layout, response_layout
-from enforcer.wire.kafka.frames import (
-    STREAMS_HEARTBEAT,
-    BadFrame,
-    Fields,
-    is_flexible,
-    parse_header,
-    response_body_offset,
-    tags,
-)
 from streaming.contract.topics import Topics
 
 METADATA = 3
@@ -52,9 +44,9 @@ def guard(**settings: Any) -> Guard:
     return Guard(protected, ProxySettings(**settings), Metrics(10), lambda: 0.0)
 
 
-def framed(key: int, version: int, body: Fields) -> bytes:
+def framed(key: int, version: int, body: frames.Fields) -> bytes:
     """A request."""
-    head = struct.pack(">hhih", key, version, 7, 1) + b"c" + tags(is_flexible(key, version))
+    head = struct.pack(">hhih", key, version, 7, 1) + b"c" + frames.tags(frames.is_flexible(key, version))
     return head + request_layout(key, version).write(body)
 
 
@@ -68,7 +60,7 @@ def entry(rule: Rule, name: bytes, topic_id: bytes) -> Any:
 
 def asking(key: int, version: int, names: dict[bytes, bytes]) -> bytes:
     """A request whose lists hold these, name -> id."""
-    body: Fields = {"KeyType": 1, "Acks": 1}
+    body: frames.Fields = {"KeyType": 1, "Acks": 1}
     for rule in rules_of(key, version):
         outer, _, inner = rule.asked.partition(".")
         entries = [entry(rule, name, topic_id) for name, topic_id in names.items()]
@@ -78,7 +70,7 @@ def asking(key: int, version: int, names: dict[bytes, bytes]) -> bytes:
 
 def looked(one: Guard, frame: bytes, user: str) -> GuardVerdict | None:
     """What becomes of a request: it is judged only if it may name something, as in GuardPart."""
-    header = parse_header(frame)
+    header = frames.parse_header(frame)
     return one.judge(frame, header, user) if one.protected.must_be_judged(frame, header) else None
 
 
@@ -115,8 +107,8 @@ def test_what_is_weirs_is_taken_out_and_refused(key: int, version: int) -> None:
     found = judged(key, version, {OTHER: OTHER_ID, OURS: OUR_ID})
     assert OURS not in found.frame and OUR_ID not in found.frame
     assert found.frame == asking(key, version, {OTHER: OTHER_ID})
-    flexible = is_flexible(key, version)
-    answer = bytes(4) + tags(flexible) + response_layout(key, version).write({})
+    flexible = frames.is_flexible(key, version)
+    answer = bytes(4) + frames.tags(flexible) + response_layout(key, version).write({})
     finished = found.finish(answer)
     rule = rules_of(key, version)[0]
     if rule.silent:
@@ -124,7 +116,7 @@ def test_what_is_weirs_is_taken_out_and_refused(key: int, version: int) -> None:
     else:
         assert OURS in finished or OUR_ID in finished
         assert rule.kind.value.to_bytes(2, "big") in finished
-    response_layout(key, version).read(finished, response_body_offset(key, version, finished))
+    response_layout(key, version).read(finished, frames.response_body_offset(key, version, finished))
 
 
 @each(("key", "version"), NAMING)
@@ -167,7 +159,7 @@ def test_refusals_of_many_groups_cost_the_same_each() -> None:
     """Each was looked for among all groups of the answer: 2,000 took a fifth of a second at once."""
     (rule,) = rules_of(9, 8)
     groups = [Compared(number) for number in range(200)]
-    answer: Fields = {"Groups": [{"GroupId": group, "Topics": []} for group in groups[::2]]}
+    answer: frames.Fields = {"Groups": [{"GroupId": group, "Topics": []} for group in groups[::2]]}
     ours = entry(rule, OURS, OUR_ID)
     add(answer, [RemovedEntry(rule, 0, Compared(group), ours, rule.kind.value) for group in groups])
     assert sorted(group["GroupId"] for group in answer["Groups"]) == groups
@@ -179,7 +171,7 @@ def test_too_many_refusals_are_too_large() -> None:
     """An answer with an error for each of so many partitions is not made."""
     parts = [{"PartitionIndex": 0}] * (ASKED_MAX + 1)
     frame = framed(2, 1, {"Topics": [{"Name": OURS, "Partitions": parts}]})
-    with pytest.raises(BadFrame):
+    with pytest.raises(frames.BadFrame):
         looked(guard(), frame, "")
 
 
@@ -200,7 +192,7 @@ def test_names_are_read_alone(key: int, version: int) -> None:
     for names, none in (({OTHER: OTHER_ID}, True), ({OTHER: OTHER_ID, OURS: OUR_ID}, False)):
         frame = asking(key, version, names)
         of_topics = all(rule.kind is Kind.TOPICS for rule in rules_of(key, version))
-        assert names_none_of(protected, frame, parse_header(frame)) is (none and of_topics)
+        assert names_none_of(protected, frame, frames.parse_header(frame)) is (none and of_topics)
 
 
 @pytest.mark.parametrize("version", [7, 9])
@@ -211,7 +203,7 @@ def test_names_that_look_like_weirs_are_looked_at(version: int) -> None:
     frame = framed(8, version, {"Topics": [others]})
     assert looked(guard(), frame, "") is None
     frame = framed(8, version, {"Topics": [others, {"Name": OURS, "Partitions": parts}]})
-    with pytest.raises(BadFrame):
+    with pytest.raises(frames.BadFrame):
         looked(guard(), frame, "")
 
 
@@ -228,7 +220,7 @@ def test_only_a_newer_api_versions_is_answered_here() -> None:
     """Whatever is protected; one that can be read goes on."""
     for version, newer in ((99, True), (4, False)):
         frame = struct.pack(">hhihb", 18, version, 7, -1, 0)
-        refusal = api_versions_refusal(parse_header(frame))
+        refusal = api_versions_refusal(frames.parse_header(frame))
         found = looked(guard(protect=False), frame, "")
         assert (refusal is not None) is newer
         assert found == (GuardVerdict(None, None, refusal) if newer else None)
@@ -283,11 +275,12 @@ def test_a_topology_that_names_ours_is_refused(field: str) -> None:
         named = name if field in ("SourceTopics", "RepartitionSinkTopics") else {"Name": name}
         topology = {"Epoch": 0, "Subtopologies": [{"SubtopologyId": b"0", field: [named]}]}
         for body in ({"Topology": topology}, {"Topology": None}):
-            frame = framed(STREAMS_HEARTBEAT, 0, {"GroupId": OURS, **body})
+            frame = framed(frames.STREAMS_HEARTBEAT, 0, {"GroupId": OURS, **body})
             verdict = looked(guard(), frame, "alice")
             if not refused or body["Topology"] is None:
                 assert verdict is None
                 continue
             assert verdict is not None and verdict.frame is None and verdict.answer is not None
-            offset = response_body_offset(STREAMS_HEARTBEAT, 0, verdict.answer)
-            assert response_layout(STREAMS_HEARTBEAT, 0).read(verdict.answer, offset)["ErrorCode"] == 29
+            offset = frames.response_body_offset(frames.STREAMS_HEARTBEAT, 0, verdict.answer)
+            said = response_layout(frames.STREAMS_HEARTBEAT, 0).read(verdict.answer, offset)
+            assert said["ErrorCode"] == 29

@@ -28,9 +28,7 @@ GROUPS: dict[str, Any] = {
 class Charged(Rig):
     """A connection whose traffic is metered; `read` are the requests that its part was given to read."""
 
-    def __init__(
-        self, policies: Mapping[str, Any] = GROUPS, proven: bool = True, **more: Any
-    ) -> None:
+    def __init__(self, policies: Mapping[str, Any] = GROUPS, proven: bool = True, **more: Any) -> None:
         super().__init__(**more)
         self.set_policies(policies)
         self.read: list[Request] = []

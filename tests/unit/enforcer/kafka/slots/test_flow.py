@@ -30,9 +30,11 @@ def answer(*correlation_ids: int) -> list[bytes]:
 
 
 class Two:
-    """Two connections before one limiter."""
+    """Two connections before one limiter; first comes what `a` sends, then what `b` does."""
 
-    def __init__(self, limit: int, queue_max: int = 10, **settings: Any) -> None:
+    def __init__(
+        self, limit: int, queue_max: int = 10, a: bytes = b"", b: bytes = b"", **settings: Any
+    ) -> None:
         self.times = Times()
         self.limiter: Limiter = limiter_at(self.times, limit, queue_max)
         self.limiter.exempt = EXEMPT
@@ -40,6 +42,14 @@ class Two:
         self.b = Rig(beside=self.a)
         for rig in (self.a, self.b):
             rig.connection.count_by(self.limiter)
+        for rig, data in ((self.a, a), (self.b, b)):
+            if data:
+                rig.connection.data_received(data)
+
+    def a_hears(self, *correlation_ids: int) -> None:
+        """The broker answers the first, and whoever was woken asks again."""
+        self.a.answer(answer(*correlation_ids))
+        self.run_timers()
 
     def run_timers(self) -> None:
         """Whoever was woken asks again."""
@@ -49,18 +59,14 @@ class Two:
 
 def test_as_many_are_sent_as_there_are_slots_and_the_rest_waits_in_order() -> None:
     """A run is cut; each answer lets one more go, to whoever came first."""
-    two = Two(limit=2)
-    two.a.connection.data_received(opaque(1) + opaque(2) + opaque(3))
-    two.b.connection.data_received(opaque(11))
+    two = Two(limit=2, a=opaque(1) + opaque(2) + opaque(3), b=opaque(11))
     assert ids(two.a.upstream.sent) == [1, 2]
     assert two.b.upstream.sent == []
     assert two.limiter.waiting == 2
-    two.a.answer(answer(1))
-    two.run_timers()
+    two.a_hears(1)
     assert ids(two.a.upstream.sent) == [1, 2, 3]
     assert two.b.upstream.sent == []
-    two.a.answer(answer(2))
-    two.run_timers()
+    two.a_hears(2)
     assert ids(two.b.upstream.sent) == [11]
     two.a.answer(answer(3))
     two.b.answer(answer(11))
@@ -84,8 +90,7 @@ def test_the_fast_path_minds_the_limit() -> None:
 @pytest.fixture
 def two() -> Two:
     """The first has a request under way, and there is room for one."""
-    two = Two(limit=1)
-    two.a.connection.data_received(opaque(1))
+    two = Two(limit=1, a=opaque(1))
     return two
 
 
@@ -157,15 +162,13 @@ def test_produce_that_waited_too_long_is_told_to_try_again(two: Two) -> None:
 
 def test_a_large_produce_fails_when_it_is_whole() -> None:
     """It is kept until then, and not passed on in the middle, though a slot is free meanwhile."""
-    two = Two(limit=1, inflight_wait_ms=50)
-    two.a.connection.data_received(opaque(1))
+    two = Two(limit=1, inflight_wait_ms=50, a=opaque(1))
     frame, _ = produce(9, {"t1": [bytes(50_000)]})
     data = framed(frame)
     two.b.connection.data_received(data[:20_000])
     two.times.pass_ms(50)
     two.run_timers()
-    two.a.answer(answer(1))
-    two.run_timers()
+    two.a_hears(1)
     assert two.b.client.data == b""
     two.b.connection.data_received(data[20_000:])
     assert two.b.client.answered() == [7]
@@ -177,9 +180,7 @@ def test_all_else_that_waited_too_long_ends_its_connection() -> None:
     """There is no error that all APIs have; Produce without acks has no answer at all."""
     silent = produce(9, {"t1": [batch(1)]}, acks=0)[0]
     for data in (opaque(11), framed(silent)):
-        two = Two(limit=1, inflight_wait_ms=50)
-        two.a.connection.data_received(opaque(1))
-        two.b.connection.data_received(data)
+        two = Two(limit=1, inflight_wait_ms=50, a=opaque(1), b=data)
         two.times.pass_ms(50)
         two.run_timers()
         assert two.b.client.closed
@@ -189,8 +190,7 @@ def test_all_else_that_waited_too_long_ends_its_connection() -> None:
 
 def test_who_finds_the_line_full_fails_at_once() -> None:
     """`inflight_queue_max` connections wait, and no more."""
-    two = Two(limit=1, queue_max=0)
-    two.a.connection.data_received(opaque(1))
+    two = Two(limit=1, queue_max=0, a=opaque(1))
     frame, _ = produce(9, {"t1": [batch(1)]})
     two.b.connection.data_received(framed(frame) * 3)
     assert two.b.client.answered() == [7, 7, 7]
@@ -199,9 +199,7 @@ def test_who_finds_the_line_full_fails_at_once() -> None:
 
 def test_very_many_that_fail_leave_others_their_turn() -> None:
     """As who sends thousands of small ones while the line is full: all were answered before anybody else."""
-    two = Two(limit=1, queue_max=0)
-    two.a.connection.data_received(opaque(1))
-    two.b.connection.data_received(framed(produce(9, {"t1": [batch(1)]})[0]) * 250)
+    two = Two(limit=1, queue_max=0, a=opaque(1), b=framed(produce(9, {"t1": [batch(1)]})[0]) * 250)
     for answered in (100, 200, 250):
         assert len(two.b.client.answered()) == two.limiter.dropped == answered
         two.run_timers()
@@ -222,8 +220,7 @@ def test_a_client_that_leaves_gives_back_all_that_it_had(two: Two) -> None:
     two.b.connection.data_received(opaque(11))
     two.a.lose_client()
     assert two.limiter.in_flight == 1
-    two.a.answer(answer(1))
-    two.run_timers()
+    two.a_hears(1)
     assert ids(two.b.upstream.sent) == [11]
     two.b.connection.ending.drop("departed")
     assert (two.limiter.in_flight, two.limiter.waiting) == (0, 0)
@@ -249,21 +246,17 @@ def test_half_a_request_keeps_no_free_slot(two: Two) -> None:
     two.b.connection.data_received(opaque(11, 100)[:50])
     two.a.connection.data_received(opaque(2))
     assert two.limiter.waiting == 2
-    two.a.answer(answer(1))
-    two.run_timers()
+    two.a_hears(1)
     two.run_timers()
     assert ids(two.a.upstream.sent) == [1, 2]
     two.b.connection.data_received(opaque(11, 100)[50:])
-    two.a.answer(answer(2))
-    two.run_timers()
+    two.a_hears(2)
     assert ids(two.b.upstream.sent) == [11]
 
 
 def test_a_client_that_does_not_read_keeps_no_slots() -> None:
     """Answers may have come that nobody takes: neither is that a drop of the broker's."""
-    two = Two(limit=2)
-    two.a.connection.data_received(opaque(1) + opaque(2))
-    two.b.connection.data_received(opaque(11))
+    two = Two(limit=2, a=opaque(1) + opaque(2), b=opaque(11))
     two.a.connection.pause_writing()
     two.run_timers()
     assert ids(two.b.upstream.sent) == [11]
@@ -361,8 +354,7 @@ def test_a_large_request_that_waits_is_not_read_to_its_end(two: Two) -> None:
     data = framed(produce(9, {"t1": [bytes(3_000_000)]})[0])
     two.b.connection.data_received(data[:1_500_000])
     assert two.b.upstream.data == b"" and not two.b.client.reading
-    two.a.answer(answer(1))
-    two.run_timers()
+    two.a_hears(1)
     assert two.b.client.reading
     two.b.connection.data_received(data[1_500_000:])
     assert two.b.upstream.data == data

@@ -20,9 +20,7 @@ def test_a_limit_is_read() -> None:
     assert limit_of({**LIMIT, "ttl_ms": 5}).ttl_ms == 5
 
 
-@each(
-    "wrong", [{"limit": -1}, {"limit": "26"}, {"limit": 2**31}, {"partition": 1}, {"ts": None}]
-)
+@each("wrong", [{"limit": -1}, {"limit": "26"}, {"limit": 2**31}, {"partition": 1}, {"ts": None}])
 def test_nonsense_is_none(wrong: dict[str, object]) -> None:
     """Anyone with access to the cluster could write it."""
     with pytest.raises(BadEvent):

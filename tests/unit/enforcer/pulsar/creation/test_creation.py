@@ -47,8 +47,7 @@ async def test_a_new_topic_is_charged_and_goes_on(yard: Yard, client: Client, ki
 async def test_the_answer_waits_until_kafka_has_the_event() -> None:
     """For EVENT_ACK_MS."""
     yard, client = asking(acknowledges=False)
-    await client.produce()
-    await client.answer(None)
+    await client.answered(client.produce(), None)
     await client.made(1)
     assert not client.wire.down
     yard.desk.acknowledge()
@@ -91,8 +90,7 @@ async def test_what_follows_a_withheld_answer_stays_behind_it(kind: int, mine: t
 async def test_so_much_follows_a_withheld_answer_that_it_is_given() -> None:
     """In order all the same; nothing but that is kept of what a broker says unasked."""
     yard, client = asking(acknowledges=False)
-    await client.subscribe()
-    await client.answer(None)
+    await client.answered(client.subscribe(), None)
     await client.made(1)
     sent = 0
     while not client.wire.down:
@@ -109,8 +107,7 @@ async def test_beyond_the_quota_a_short_wait_is_kept(yard: Yard) -> None:
     """Other requests of the connection go on meanwhile."""
     await yard.drain()
     client = Client(yard)
-    await client.produce()
-    await client.answer(None)
+    await client.answered(client.produce(), None)
     assert not client.wire.up and not client.wire.down and client.part.held_bytes
     assert not await client.subscribe("u")
     await client.answer(0)
@@ -141,8 +138,7 @@ async def test_beyond_the_quota_a_long_wait_is_refused() -> None:
 
 async def test_what_the_broker_refuses_costs_nothing(yard: Yard, client: Client) -> None:
     """Whether it has is asked a little later, since clients could forge its answer."""
-    await client.produce()
-    await client.answer(None)
+    await client.answered(client.produce(), None)
     client.wire.up.clear()
     assert await client.refused(1)
     assert yard.refunded() == 0
@@ -156,11 +152,9 @@ async def test_one_that_is_refused_and_tried_again_at_once_is_paid_once(
 ) -> None:
     """There is one topic, and the second request has paid for it before the first is settled."""
     monkeypatch.setattr(creation, "_SURE_AFTER_S", 0.2)
-    await client.produce()
-    await client.answer(None)
+    await client.answered(client.produce(), None)
     await client.refused(1, error=6)
-    await client.produce()
-    await client.answer(None)
+    await client.answered(client.produce(), None)
     assert not await client.made(2)
     await asyncio.sleep(0.25)
     await settle_down()
@@ -169,8 +163,7 @@ async def test_one_that_is_refused_and_tried_again_at_once_is_paid_once(
 
 async def test_a_forged_refusal_gives_nothing_back(yard: Yard, client: Client) -> None:
     """Another request under the same id fails, while the topic is created all the same."""
-    await client.produce()
-    await client.answer(None)
+    await client.answered(client.produce(), None)
     client.wire.up.clear()
     assert await client.refused(1, error=1)
     assert await client.reply(17, request_id=1)
@@ -209,8 +202,7 @@ async def test_whoever_waits_too_long_for_another_is_to_try_again(monkeypatch: p
     monkeypatch.setattr("enforcer.pulsar.creation.creation.CREATE_QUESTION_MS", 50)
     yard = Yard({"create_wait_ms": 0})
     one, two = Client(yard), Client(yard)
-    await one.produce()
-    await one.answer(None)
+    await one.answered(one.produce(), None)
     await two.produce()
     await asyncio.sleep(creation._PATIENCE_S + 0.2)
     await settle_down()
@@ -235,8 +227,7 @@ async def test_when_the_broker_cannot_say(yard: Yard, client: Client, error: int
 
 async def test_a_forged_refusal_of_a_partitioned_topics_own_name(yard: Yard, client: Client) -> None:
     """It is not known whether that is there, so it stays paid."""
-    await client.produce()
-    await client.answer(3)
+    await client.answered(client.produce(), 3)
     client.wire.up.clear()
     await client.refused(1)
     await asyncio.sleep(SURE_S)

@@ -8,15 +8,8 @@ from mutation_kit import decision, settle_down
 from publish_kit import World
 
 from enforcer.pulsar.publish.part import PublishingPart
+from enforcer.wire.pulsar import frames
 from enforcer.wire.pulsar.commands import ServerError, command, parse
-from enforcer.wire.pulsar.frames import (
-    CLOSE_CONSUMER,
-    CLOSE_PRODUCER,
-    PARTITIONED_METADATA_RESPONSE,
-    PRODUCER,
-    PRODUCER_SUCCESS,
-    SUCCESS,
-)
 
 
 async def test_without_a_quota_all_passes_unseen(yard: Yard) -> None:
@@ -25,7 +18,7 @@ async def test_without_a_quota_all_passes_unseen(yard: Yard) -> None:
     assert not client.part.up and not client.part.down
     yard.desk.limit("quotas[user=b]", controller_mutation_rate=1)
     client.part.check(0)
-    assert PRODUCER in client.part.up and client.wire.looked_again == 1
+    assert frames.PRODUCER in client.part.up and client.wire.looked_again == 1
     client.part.check(1_000)
     assert client.wire.looked_again == 1
     yard.desk.limit("quotas[user=b]")
@@ -49,7 +42,7 @@ async def test_a_broker_that_does_not_say_in_time(monkeypatch: pytest.MonkeyPatc
     await asyncio.sleep(0.03)
     await settle_down()
     assert [parse(frame).error for frame in client.wire.down] == [6, 6]
-    assert PARTITIONED_METADATA_RESPONSE in client.part.down
+    assert frames.PARTITIONED_METADATA_RESPONSE in client.part.down
     await client.answer(0)
     await client.answer(0)
     assert len(client.wire.down) == 2 and not client.part.down
@@ -61,8 +54,7 @@ async def test_a_name_that_is_too_long_is_refused(yard: Yard, client: Client) ->
         await client.look_up(name)
         assert client.told().error == ServerError.INVALID_TOPIC_NAME
     assert not client.wire.up and not client.part._tasks and not yard.charged()
-    await client.look_up("x" * 4_000)
-    await client.answer(3)
+    await client.answered(client.look_up("x" * 4_000), 3)
     assert client.told().partitions == 3
 
 
@@ -75,24 +67,22 @@ async def test_what_creates_nothing_passes(yard: Yard, client: Client) -> None:
     assert not yard.charged() and not client.wire.up
 
 
-@pytest.mark.parametrize("kind", [CLOSE_PRODUCER, CLOSE_CONSUMER])
+@pytest.mark.parametrize("kind", [frames.CLOSE_PRODUCER, frames.CLOSE_CONSUMER])
 async def test_a_client_that_stops_waiting(yard: Yard, kind: int) -> None:
     """What it closes does not go on, and is not charged; others of its requests do."""
     await yard.drain()
     client = Client(yard)
     # As in the proxy.
     client.wire.parts.insert(0, PublishingPart(client.wire, World().desk))
-    await client.produce("p")
-    await client.answer(None)
-    await client.subscribe("c")
-    await client.answer(None)
-    field = "producer_id" if kind == CLOSE_PRODUCER else "consumer_id"
+    await client.answered(client.produce("p"), None)
+    await client.answered(client.subscribe("c"), None)
+    field = "producer_id" if kind == frames.CLOSE_PRODUCER else "consumer_id"
     assert await client.give(command(kind, request_id=9, **{field: 2}))
     assert len(client.part._tasks) == 2
     assert await client.give(command(kind, request_id=9, **{field: 1}))
     assert len(client.part._tasks) == 1
     await yard.bureau.pass_ms(9_000)
-    assert [client.asked().topic] == (["c"] if kind == CLOSE_PRODUCER else ["p"])
+    assert [client.asked().topic] == (["c"] if kind == frames.CLOSE_PRODUCER else ["p"])
     assert len(yard.charged()) == 1 and not client.wire.up
 
 
@@ -101,18 +91,17 @@ async def test_a_client_that_closes_before_it_hears_the_answer() -> None:
     yard, client = asking(acknowledges=False)
     publishing = PublishingPart(client.wire, World().desk)
     client.wire.parts.insert(0, publishing)
-    await client.produce("p", request_id=1)
-    await client.answer(None)
+    await client.answered(client.produce("p", request_id=1), None)
     await client.made(1)
     assert not client.wire.down
     # In one read: nothing of ours runs between them.
     close, again = (
-        command(CLOSE_PRODUCER, request_id=2, producer_id=1),
-        command(PRODUCER, request_id=3, producer_id=1, topic="p"),
+        command(frames.CLOSE_PRODUCER, request_id=2, producer_id=1),
+        command(frames.PRODUCER, request_id=3, producer_id=1, topic="p"),
     )
     assert [client.wire.shown(frame, up=True) for frame in (close, again)] == [close, again]
-    assert await client.reply(SUCCESS, request_id=2)
-    assert await client.reply(PRODUCER_SUCCESS, request_id=3)
+    assert await client.reply(frames.SUCCESS, request_id=2)
+    assert await client.reply(frames.PRODUCER_SUCCESS, request_id=3)
     yard.desk.acknowledge()
     await settle_down()
     assert not client.wire.down and not client.part._tasks and not client.part._withheld
@@ -123,8 +112,7 @@ async def test_a_client_that_closes_before_it_hears_the_answer() -> None:
 async def test_a_client_that_goes_away() -> None:
     """What it waits for is given back; what is at the broker may well be created, and stays."""
     yard, client = asking(local=False)
-    await client.produce("t")
-    await client.answer(None)
+    await client.answered(client.produce("t"), None)
     assert yard.charged() == [{"t": 1}] and not client.wire.up
     client.part.close()
     await settle_down()
@@ -133,8 +121,7 @@ async def test_a_client_that_goes_away() -> None:
     yard.desk.coordinator.take([decision(id=event["id"], ts=yard.desk.wall_ms)])
     assert yard.refunded() == 1
     yard, client = asking()
-    await client.produce("t")
-    await client.answer(None)
+    await client.answered(client.produce("t"), None)
     client.part.close()
     await settle_down()
     assert yard.charged() == [{"t": 1}] and yard.refunded() == 0
@@ -154,8 +141,7 @@ async def test_more_requests_than_may_be_looked_at(monkeypatch: pytest.MonkeyPat
     for name in "abc":
         await client.look_up(name)
     assert not client.wire.read
-    await client.look_up("d")
-    await client.answer(0)
+    await client.answered(client.look_up("d"), 0)
     assert not client.wire.read
     await client.answer(0)
     assert client.wire.read
@@ -166,8 +152,7 @@ async def test_thousands_of_names(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("enforcer.pulsar.creation.known_topics.KNOWN_TOPICS_MAX", 100)
     yard, client = asking()
     for number in range(1_000):
-        await client.look_up(f"t{number}")
-        await client.answer(number % 2)
+        await client.answered(client.look_up(f"t{number}"), number % 2)
     assert len(yard.known._topics) == len(yard.known.partitions) == 100
     assert not client.part._tasks and not client.part._open and not client.part._questions._asked
     assert yard.metrics.held._value.get() == 0

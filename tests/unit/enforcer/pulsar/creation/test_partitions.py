@@ -18,14 +18,11 @@ async def test_partitions_are_paid_with_their_topic(yard: Yard, client: Client) 
     assert (await client.answer(3)).topic == HERE + "t"
     assert yard.charged() == [{"t": 1}]
     client.wire.up.clear()
-    await client.produce("t-partition-3")
-    await client.answer(3)
+    await client.answered(client.produce("t-partition-3"), 3)
     assert (await client.answer(None)).topic == HERE + "t-partition-3"
     assert yard.charged()[1:] == [{"t-partition-3": 1}]
     client.wire.up.clear()
-    await client.produce("u-partition-0")
-    await client.answer(None)
-    await client.answer(0)
+    await client.answered(client.produce("u-partition-0"), None, 0)
     assert client.asked().topic == "u-partition-0" and len(yard.charged()) == 2
 
 
@@ -41,8 +38,7 @@ async def test_names_that_only_the_broker_knows(client: Client) -> None:
 async def test_a_question_for_partitions_is_asked_so_that_it_creates_nothing() -> None:
     """Its answer is given under the client's id."""
     yard, client = asking()
-    await client.look_up()
-    question = await client.answer(4)
+    question = await client.answered(client.look_up(), 4)
     assert question.request_id != 1 and not question.metadata_auto_creation_enabled
     told = client.told()
     assert (told.request_id, told.partitions, told.response) == (1, 4, 0)
@@ -54,42 +50,27 @@ async def test_a_question_for_partitions_is_asked_so_that_it_creates_nothing() -
 
 async def test_how_many_partitions_come_of_a_question_is_learnt(yard: Yard, client: Client) -> None:
     """One is charged, then what came besides; the next time all at once, and nothing if nothing came."""
-    await client.look_up("a")
-    await client.answer(None)
-    question = await client.answer(3)
+    question = await client.answered(client.look_up("a"), None, 3)
     assert question.metadata_auto_creation_enabled and question.topic == "a"
     assert client.told().partitions == 3
     assert yard.charged() == [{"a": 1}, {"a": 2}]
-    await client.look_up("b")
-    await client.answer(None)
-    await client.answer(3)
+    await client.answered(client.look_up("b"), None, 3)
     assert yard.charged()[2:] == [{"b": 3}]
-    await client.look_up("c")
-    await client.answer(None)
-    await client.answer(0)
+    await client.answered(client.look_up("c"), None, 0)
     assert yard.charged()[3:] == [{"c": 3}] and yard.refunded() == 3
-    await client.look_up("d")
-    await client.answer(None)
-    await client.answer(0)
+    await client.answered(client.look_up("d"), None, 0)
     assert len(yard.charged()) == 4
     # The namespace's policy has changed: what came is charged all the same.
-    await client.look_up("e")
-    await client.answer(None)
-    await client.answer(5)
+    await client.answered(client.look_up("e"), None, 5)
     assert yard.charged()[4:] == [{"e": 5}]
 
 
 @pytest.mark.parametrize("name", ["b-partition-0", "-partition-1", "b-partition-1234567890"])
 async def test_the_name_of_a_partition_teaches_nothing(yard: Yard, client: Client, name: str) -> None:
     """Nothing comes of it; the next question would go on undecided, and be free for a client that leaves."""
-    await client.look_up("a")
-    await client.answer(None)
-    await client.answer(3)
-    await client.look_up(name)
-    await client.answer(None)
-    await client.answer(0)
-    await client.look_up("c")
-    await client.answer(None)
+    await client.answered(client.look_up("a"), None, 3)
+    await client.answered(client.look_up(name), None, 0)
+    await client.answered(client.look_up("c"), None)
     assert yard.charged()[2:] == [{name: 3}, {"c": 3}] and yard.refunded() == 3
 
 
@@ -100,8 +81,7 @@ async def test_what_clients_that_leave_have_created_is_charged_later(yard: Yard,
         yard.known.defaults["public/default"] = default
     for name in ("a", "b"):
         gone = Client(yard)
-        await gone.look_up(name)
-        await gone.answer(None)
+        await gone.answered(gone.look_up(name), None)
         assert gone.asked().metadata_auto_creation_enabled
         gone.part.close()
         await settle_down()
@@ -109,9 +89,7 @@ async def test_what_clients_that_leave_have_created_is_charged_later(yard: Yard,
     before = yard.charged()
     yard.known.defaults.clear()
     client = Client(yard)
-    await client.look_up("c")
-    await client.answer(None)
-    question = await client.answer(3)
+    question = await client.answered(client.look_up("c"), None, 3)
     assert question.topic == HERE + "b" and not question.metadata_auto_creation_enabled
     rest = 6 - sum(sum(items.values()) for items in before)
     assert yard.charged()[len(before) :] == [{"b": rest}, {"c": 3}]
@@ -126,19 +104,16 @@ async def test_a_topic_that_was_made_plain_meanwhile_forgives_nothing(
     """Whoever made one by another proxy in that moment had all partitions before it for nothing."""
     yard.known.defaults["public/default"] = 0
     gone = Client(yard)
-    await gone.look_up("a")
-    await gone.answer(None)
+    await gone.answered(gone.look_up("a"), None)
     gone.part.close()
     await settle_down()
-    await client.look_up("b")
-    await client.answer(None)
+    await client.answered(client.look_up("b"), None)
     assert (await client.answer(0)).metadata_auto_creation_enabled
     question = await client.answer(0 if plain else None)
     assert question.topic == "b" and not question.metadata_auto_creation_enabled
     assert client.told().partitions == 0 and not yard.charged()
     yard.known.defaults.clear()
-    await client.look_up("c")
-    await client.answer(None)
+    await client.answered(client.look_up("c"), None)
     assert (await client.answer(3)).topic == (HERE + "a" if plain else "c")
     assert yard.charged() == ([{"a": 3}, {"c": 3}] if plain else [{"c": 1}, {"c": 2}])
 
@@ -146,16 +121,12 @@ async def test_a_topic_that_was_made_plain_meanwhile_forgives_nothing(
 async def test_a_namespace_where_nothing_is_created_by_itself(yard: Yard, client: Client) -> None:
     """What was charged is given back, and the next question is free."""
     for name in ("a", "b"):
-        await client.look_up(name)
-        await client.answer(None)
-        await client.answer(None)
+        await client.answered(client.look_up(name), None, None)
         assert client.told().error == NOT_FOUND
     assert yard.charged() == [{"a": 1}] and yard.refunded() == 1
-    await client.look_up("persistent://x/y/c")
-    await client.answer(None)
+    await client.answered(client.look_up("persistent://x/y/c"), None)
     await client.answer(None, error=4)
-    await client.look_up("persistent://x/y/d")
-    await client.answer(None)
+    await client.answered(client.look_up("persistent://x/y/d"), None)
     assert len(yard.charged()) == 3
 
 

@@ -7,17 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from enforcer.pulsar.creation.request import ASKING, CreationRequest, read_want, refusal
+from enforcer.wire.pulsar import frames
 from enforcer.wire.pulsar.commands import command, parse
-from enforcer.wire.pulsar.frames import (
-    CLOSE_CONSUMER,
-    CLOSE_PRODUCER,
-    ERROR,
-    PARTITIONED_METADATA,
-    PARTITIONED_METADATA_RESPONSE,
-    PRODUCER,
-    SUBSCRIBE,
-    BadFrame,
-)
 
 
 def want_of(kind: int, **fields: Any) -> CreationRequest | None:
@@ -27,18 +18,18 @@ def want_of(kind: int, **fields: Any) -> CreationRequest | None:
 
 def test_producers_create() -> None:
     """One topic, which their answer names."""
-    want = want_of(PRODUCER, topic="a/b/t", producer_id=4)
+    want = want_of(frames.PRODUCER, topic="a/b/t", producer_id=4)
     assert want is not None
-    assert (want.name, want.request_id, want.owner) == ("persistent://a/b/t", 3, (CLOSE_PRODUCER, 4))
+    assert (want.name, want.request_id, want.owner) == ("persistent://a/b/t", 3, (frames.CLOSE_PRODUCER, 4))
 
 
 @pytest.mark.parametrize(("fields", "creates"), [({}, True), ({"force_topic_creation": True}, True),
                                                  ({"force_topic_creation": False}, False)])  # fmt: skip
 def test_consumers_create_unless_they_say_otherwise(fields: dict[str, Any], creates: bool) -> None:
     """Old clients say nothing."""
-    want = want_of(SUBSCRIBE, topic="t", consumer_id=5, **fields)
+    want = want_of(frames.SUBSCRIBE, topic="t", consumer_id=5, **fields)
     assert (want is not None) is creates
-    assert want is None or want.owner == (CLOSE_CONSUMER, 5)
+    assert want is None or want.owner == (frames.CLOSE_CONSUMER, 5)
 
 
 @pytest.mark.parametrize(
@@ -51,26 +42,26 @@ def test_questions_for_partitions_create_unless_they_say_otherwise(
 ) -> None:
     """Of topics that are not stored as well: their number of partitions is."""
     for topic in ("t", "non-persistent://a/b/t"):
-        want = want_of(PARTITIONED_METADATA, topic=topic, **fields)
+        want = want_of(frames.PARTITIONED_METADATA, topic=topic, **fields)
         assert (want is not None) is creates
         assert want is None or want.owner is None
 
 
 def test_topics_that_are_not_stored_are_not_created() -> None:
     """By producers and consumers."""
-    assert want_of(PRODUCER, topic="non-persistent://a/b/t", producer_id=1) is None
-    assert want_of(SUBSCRIBE, topic="non-persistent://a/b/t", consumer_id=1) is None
+    assert want_of(frames.PRODUCER, topic="non-persistent://a/b/t", producer_id=1) is None
+    assert want_of(frames.SUBSCRIBE, topic="non-persistent://a/b/t", consumer_id=1) is None
     # A domain that only a broker can read may be stored.
-    assert want_of(PRODUCER, topic="new://a/b/t", producer_id=1) is not None
+    assert want_of(frames.PRODUCER, topic="new://a/b/t", producer_id=1) is not None
     # Brokers read this one as the first.
-    assert want_of(PRODUCER, topic="Non-Persistent://a/b/t", producer_id=1) is None
+    assert want_of(frames.PRODUCER, topic="Non-Persistent://a/b/t", producer_id=1) is None
 
 
 @pytest.mark.parametrize("kind", sorted(ASKING))
 def test_a_name_that_is_no_text(kind: int) -> None:
     """A broker would make some name of it, and we perhaps another."""
     frame = command(kind, topic="abcd", request_id=1).replace(b"abcd", b"\xff\xfe\xfd\xfc")
-    with pytest.raises(BadFrame):
+    with pytest.raises(frames.BadFrame):
         read_want(kind, frame)
 
 
@@ -84,8 +75,8 @@ def test_any_name_is_one(kind: int, name: str) -> None:
 
 def test_refusals() -> None:
     """Each request has its own."""
-    for kind, answer in ((PRODUCER, ERROR), (SUBSCRIBE, ERROR),
-                         (PARTITIONED_METADATA, PARTITIONED_METADATA_RESPONSE)):  # fmt: skip
+    for kind, answer in ((frames.PRODUCER, frames.ERROR), (frames.SUBSCRIBE, frames.ERROR),
+                         (frames.PARTITIONED_METADATA, frames.PARTITIONED_METADATA_RESPONSE)):  # fmt: skip
         want = want_of(kind, topic="t")
         assert want is not None
         frame = refusal(want, 22, "no")

@@ -46,8 +46,7 @@ def test_a_decision_wakes_who_waits_for_its_part() -> None:
     world.dispatch.look()
     link = ModelLink(world)
     link.subscribe(1)
-    link.publish(1, 30)
-    world.run(500)
+    link.publish(1, 30, ms=500)
     assert len(link.got[1]) == 5
     world.dispatch.stop()
     last = world.events[-1]

@@ -80,8 +80,7 @@ def test_a_late_refusal_does_not_touch_the_next_consumer() -> None:
     link.from_client(command(frames.CLOSE_CONSUMER, consumer_id=1, request_id=2))
     link.subscribe(1)
     link.down(command(frames.ERROR, request_id=1, error=0, message="closed before"))
-    link.publish(1, 100)
-    link.world.run(2_900)
+    link.publish(1, 100, ms=2_900)
     assert 20 <= len(link.got[1]) <= 30
 
 
@@ -119,9 +118,8 @@ def test_names_that_only_the_broker_understands_do_not_reach_it(topic: str, subs
 )
 def test_names_of_their_own_kind_are_limited_as_all_others(local: str) -> None:
     """Names that no policy can have, and names that only look like those of Pulsar's own topics."""
-    world, link = reading(per_subscription(10), topic=f"persistent://acme/orders/{local}")
-    link.publish(1, 100)
-    world.run(2_900)
+    _, link = reading(per_subscription(10), topic=f"persistent://acme/orders/{local}")
+    link.publish(1, 100, ms=2_900)
     assert 20 <= len(link.got[1]) <= 30
 
 
@@ -143,8 +141,7 @@ def test_nothing_comes_uncounted_behind_a_close() -> None:
     link.part.check(world.now_ms)
     assert frames.MESSAGE not in link.part.down
     link.subscribe(1)
-    link.publish(1, 1)
-    world.run(200)
+    link.publish(1, 1, ms=200)
     assert len(link.got[1]) == 1
 
 
@@ -211,8 +208,7 @@ def test_a_batch_that_lies_puts_nobody_into_debt_for_ever() -> None:
     for one in (link, other):
         one.subscribe(1)
     assert link.part.take_down(frames.MESSAGE, frame) is frame
-    other.publish(1, 50)
-    world.run(1_990)
+    other.publish(1, 50, ms=1_990)
     assert len(other.got[1]) >= 18
 
 
@@ -223,8 +219,7 @@ def test_a_young_message_lets_nothing_go_that_is_held_before_it() -> None:
     world.run(50)
     world.put({**per_subscription(10), **flag})
     world.run(50)
-    link.publish(1, 300)
-    world.run(1_000)
+    link.publish(1, 300, ms=1_000)
     link.unacked[1].append(Entry(300, 1, 100))
     link.down(message(1, 300, published=world.brokers_ms()))
     world.run(5_000)

@@ -28,13 +28,11 @@ def test_who_adds_nothing_to_too_much_is_read_on() -> None:
     world.run(20)
     world.put(per_subscription(10))
     world.run(30)
-    link.publish(1, 40)
-    world.run(20)
+    link.publish(1, 40, ms=20)
     held = link.part.store.frames
     # Others have so much.
     world.desk.held.add(1, 1 << 28)
     world.run(1_000)
     assert link.broker_read and 0 < link.part.store.frames < held
-    link.publish(1, 1)
-    world.run(5)
+    link.publish(1, 1, ms=5)
     assert not link.broker_read

@@ -31,8 +31,7 @@ def test_a_rate_holds_in_each_second_up_to_one_entry(
 ) -> None:
     """From the first message on, wherever in a period that is, and in both ways that brokers read."""
     world, link = reading(per_subscription(rate), start_ms=start_ms, batched=batched, queue=1_000)
-    link.publish(1, 30 * rate // batch + 200, batch)
-    world.run(20_500)
+    link.publish(1, 30 * rate // batch + 200, batch, ms=20_500)
     found = seconds(link, 1)[:20]
     # A hundredth of the rate may go at once.
     assert max(found) < rate * 1.01 + batch
@@ -44,8 +43,7 @@ def test_bytes_are_charged_as_brokers_count_them() -> None:
     """Everything behind the command, and one entry at most beyond the rate."""
     size = len(message(1, 0)) - len(command(frames.FLOW))
     world, link = reading(per_subscription(size=10_000))
-    link.publish(1, 5_000)
-    world.run(10_000)
+    link.publish(1, 5_000, ms=10_000)
     total = sum(event["bytes"] for event in world.events)
     assert 10 * 10_000 - size <= total < 10 * 10_000 + 2 * size
     assert all(event["entries"] == event["msgs"] for event in world.events)
@@ -54,8 +52,7 @@ def test_bytes_are_charged_as_brokers_count_them() -> None:
 def test_a_limit_that_begins_while_it_reads_holds_what_is_on_its_way() -> None:
     """The broker has a thousand permits then: what they bring is held, and its balance is asked for."""
     world, link = reading(queue=1_000)
-    link.publish(1, 30, 30)
-    world.run(50)
+    link.publish(1, 30, 30, ms=50)
     assert len(link.got[1]) == 30
     world.put(per_subscription(100))
     # A policy is followed within 25 ms.
@@ -76,8 +73,7 @@ def test_permits_are_kept_until_the_broker_has_said_what_it_has() -> None:
     """A broker in debt of permits would starve for ever by a wrong guess; by its answer it does not."""
     world, link = reading(queue=100)
     # The last read goes far below zero.
-    link.publish(1, 100, 50)
-    world.run(30)
+    link.publish(1, 100, 50, ms=30)
     link.publish(1, 1_000, 50)
     world.put(per_subscription(500))
     world.run(60_000)
@@ -92,8 +88,7 @@ def test_a_broker_that_does_not_say_is_left_its_permits(monkeypatch: pytest.Monk
     link = ModelLink(world)
     link.answers_stats = False
     link.subscribe(1, queue=100)
-    link.publish(1, 10)
-    world.run(20)
+    link.publish(1, 10, ms=20)
     world.put(per_subscription(10))
     world.run(500)
     link.publish(1, 1_000)
@@ -109,8 +104,7 @@ def test_a_broker_that_does_not_say_is_left_its_permits(monkeypatch: pytest.Monk
 def test_limits_gone_all_permits_go_on() -> None:
     """What the client gave is forwarded whole, and frames pass unseen again."""
     world, link = reading(per_subscription(10), queue=1_000)
-    link.publish(1, 50)
-    world.run(100)
+    link.publish(1, 50, ms=100)
     assert frames.FLOW in link.part.up
     world.put({NAMESPACE: None})
     world.run(100)
@@ -161,14 +155,12 @@ def test_a_standby_gets_no_permits() -> None:
     world.run(10)
     was = link.forwarded[2]
     link.flow(2, 50)
-    link.publish(1, 100)
-    world.run(2_000)
+    link.publish(1, 100, ms=2_000)
     assert link.forwarded[2] == was <= 1
     assert len(link.got[1]) >= 20
     link.down(command(frames.ACTIVE_CONSUMER_CHANGE, consumer_id=2, is_active=True))
     world.run(2_000)
-    link.publish(2, 30)
-    world.run(3_000)
+    link.publish(2, 30, ms=3_000)
     # The first one has a backlog, too.
     assert len(link.got[2]) >= 10
 
@@ -179,8 +171,7 @@ def test_a_second_connection_has_no_bucket_of_its_own() -> None:
     for number in range(5):
         link = ModelLink(world)
         link.subscribe(number)
-        link.publish(number, 100)
-        world.run(500)
+        link.publish(number, 100, ms=500)
         assert sum(msgs for _, _, msgs in link.got[number]) == (10 if number == 0 else 0)
         link.part.close()
         assert world.desk.held.size == world.desk.banked == 0
@@ -189,12 +180,10 @@ def test_a_second_connection_has_no_bucket_of_its_own() -> None:
 def test_redelivery_is_charged_again_and_nothing_comes_twice() -> None:
     """What is held when a client asks for all again would come twice: it is dropped, its permits are not."""
     world, link = reading(queue=200)
-    link.publish(1, 10)
-    world.run(20)
+    link.publish(1, 10, ms=20)
     world.put(per_subscription(10))
     world.run(30)
-    link.publish(1, 90)
-    world.run(300)
+    link.publish(1, 90, ms=300)
     assert link.part.store.frames > 0
     link.redeliver(1)
     world.run(30_000)
@@ -235,8 +224,7 @@ def test_too_much_held_stops_reading_the_broker_until_half_is_gone(monkeypatch: 
         world.run(20)
         world.put(per_subscription(10))
         world.run(30)
-        link.publish(1, 100)
-        world.run(200)
+        link.publish(1, 100, ms=200)
         assert not link.broker_read and world.count("full_total") == 1
         assert link.part.held_bytes < 6_000
         world.run(20_000)
@@ -254,8 +242,7 @@ def test_what_is_not_stored_has_no_rate_but_counts_for_its_group(monkeypatch: py
     link = ModelLink(world)
     link.subscribe(1, topic=TOPIC.replace("persistent", "non-persistent"), queue=100)
     assert world.count("exempt_total", why="non_persistent") == 1
-    link.publish(1, 60)
-    world.run(5)
+    link.publish(1, 60, ms=5)
     lost = world.count("lost_messages_total")
     assert lost == 60 - 20 - len(link.got[1]) > 0
     assert link.forwarded[1] - lost == link.given[1]
@@ -270,8 +257,7 @@ def test_pulsars_own_topics_are_left_alone(name: str) -> None:
     world = World({**per_subscription(1), "namespaces.pulsar/system": per_subscription(1)[NAMESPACE]})
     link = ModelLink(world)
     link.subscribe(1, topic=name)
-    link.publish(1, 50)
-    world.run(20)
+    link.publish(1, 50, ms=20)
     assert len(link.got[1]) == 50
     assert world.count("exempt_total", why="system") == 1
 
@@ -290,8 +276,7 @@ def test_a_group_and_a_user_are_charged_and_waited_for() -> None:
     account.set_part(1.0, 0.0)
     link = ModelLink(world)
     link.subscribe(1)
-    link.publish(1, 5_000, 7)
-    world.run(10_400)
+    link.publish(1, 5_000, 7, ms=10_400)
     delivered = sum(msgs for _, _, msgs in link.got[1])
     assert 1_000 <= delivered <= 1_110
     assert account.used[2] == delivered
@@ -310,8 +295,7 @@ def test_who_found_no_room_for_its_account_gets_one_later() -> None:
     other.charge(2, 20, 0, world.now_ms)
     link = ModelLink(world)
     link.subscribe(1)
-    link.publish(1, 400)
-    world.run(100)
+    link.publish(1, 400, ms=100)
     link.part.check(world.now_ms)
     assert list(world.meter.accounts) == ["rg2"]
     for _ in range(10):
@@ -321,8 +305,7 @@ def test_who_found_no_room_for_its_account_gets_one_later() -> None:
         link.part.check(world.now_ms)
     assert list(world.meter.accounts) == ["rg1"]
     came = len(link.got[1])
-    link.publish(1, 1_000)
-    world.run(5_000)
+    link.publish(1, 1_000, ms=5_000)
     assert came > 300 and 0 < len(link.got[1]) - came <= 50
 
 

@@ -1,7 +1,7 @@
 """Lookups: all answers lead back, redirects are followed by the proxy itself."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -118,196 +118,165 @@ class Broker:
             splitter.feed(data)
 
 
-def run(test: Callable[[], Awaitable[None]]) -> None:
-    """In an event loop of its own."""
-    asyncio.run(asyncio.wait_for(test(), WAIT_S))  # type: ignore[arg-type]
+async def soon(found: Callable[[], Any]) -> None:
+    """Wait until it is so, for a few seconds at most."""
+    async with asyncio.timeout(WAIT_S):
+        await until(found)
 
 
-def test_a_redirect_is_followed() -> None:
+async def told(rig: PulsarRig) -> Any:
+    """What the client hears next."""
+    await soon(lambda: rig.client.data)
+    data, rig.client.data = rig.client.data, b""
+    return parse(data)
+
+
+async def redirected(rig: PulsarRig, number: int, url: str) -> Any:
+    """What the client hears of a further question, as the broker sends it on."""
+    rig.up(lookup(number))
+    rig.down(answer(LookupType.REDIRECT, url, request_id=number))
+    return await told(rig)
+
+
+async def test_a_redirect_is_followed() -> None:
     """Over two brokers, in the client's name, with what each says of authority; the client sees the end."""
-
-    async def test() -> None:
-        async with (
-            Broker(lambda asked: answer(LookupType.CONNECT, "pulsar://b-9:6650")) as last,
-            Broker(lambda asked: answer(LookupType.REDIRECT, last.url, authoritative=False)) as middle,
-        ):
-            rig = asking()
-            rig.down(answer(LookupType.REDIRECT, middle.url, authoritative=True))
-            assert rig.client.data == b""
-            await until(lambda: rig.client.data)
-            body = parse(rig.client.data)
-            assert body.response == LookupType.CONNECT and body.brokerServiceUrl == "pulsar://b-9:6650"
-            assert body.proxy_through_service_url and body.request_id == 1
-            assert [asked.authoritative for asked in (*middle.asked, *last.asked)] == [True, False]
-            (login,) = middle.connects
-            assert login.auth_data == b"bob:x" and not login.HasField("proxy_to_broker_url")
-            # The next one takes the same connections, whose keep-alive is answered.
-            rig.client.data = b""
-            middle.answers = lambda asked: answer(LookupType.CONNECT, "pulsar://b-9:6650", request_id=2)
-            rig.up(lookup(2))
-            rig.down(answer(LookupType.REDIRECT, middle.url, request_id=2))
-            await until(lambda: rig.client.data)
-            assert len(middle.connects) == 1 and middle.pongs == 1
-            assert rig.metric("pulsar_redirects_total", result="followed") == 2
-            rig.connection.end("tests")
-
-    run(test)
-
-
-def test_a_redirect_is_followed_with_the_newest_login() -> None:
-    """A token that was renewed since the client came; the old one may be over."""
-
-    async def test() -> None:
-        async with Broker(lambda asked: answer(LookupType.CONNECT, "pulsar://b-9:6650")) as other:
-            rig = asking()
-            challenge = command(frames.AUTH_CHALLENGE, challenge={"auth_method_name": "basic"})
-            renewal = command(frames.AUTH_RESPONSE, response={"auth_data": b"bob:y"})
-            rig.broker.data = b""
-            rig.down(challenge)
-            rig.up(renewal)
-            assert (rig.client.data, rig.broker.data) == (challenge, renewal)
-            rig.client.data = b""
-            rig.down(answer(LookupType.REDIRECT, other.url))
-            await until(lambda: rig.client.data)
-            (login,) = other.connects
-            assert (login.auth_method_name, login.auth_data) == ("basic", b"bob:y")
-            rig.connection.end("tests")
-
-    run(test)
-
-
-def test_redirects_that_lead_nowhere(monkeypatch: pytest.MonkeyPatch) -> None:
-    """In a circle, to a broker that refuses the login, is silent, away or has no plain address: it fails."""
-
-    async def test() -> None:
-        async with (
-            Broker(lambda asked: None) as silent,
-            Broker(lambda asked: None, refuses=True) as refusing,
-            Broker(lambda asked: answer(LookupType.REDIRECT, circle.url)) as circle,
-        ):
-            away = "pulsar://127.0.0.1:1"
-            for url in (silent.url, refusing.url, circle.url, away, "pulsar+ssl://b:6651"):
-                monkeypatch.setattr("enforcer.pulsar.lookup.part.LOOKUP_TIMEOUT_MS", 200)
-                monkeypatch.setattr("enforcer.pulsar.lookup.part.LOOKUP_HOPS_MAX", 5)
-                rig = asking()
-                rig.down(answer(LookupType.REDIRECT, url))
-                await until(lambda rig=rig: rig.client.data)
-                body = parse(rig.client.data)
-                assert body.response == LookupType.FAILED, url
-                assert body.error == ServerError.SERVICE_NOT_READY and body.request_id == 1
-                assert rig.metric("pulsar_redirects_total", result="failed") == 1
-                rig.connection.end("tests")
-            assert len(circle.asked) == 5
-            rig = asking()
-            # A name that cannot be asked for.
-            rig.targets.learn = lambda _url: ("x" * 64, 6650)  # type: ignore[method-assign]
-            rig.down(answer(LookupType.REDIRECT, "pulsar://x:6650"))
-            await until(lambda: rig.client.data)
-            assert parse(rig.client.data).response == LookupType.FAILED
-            rig.connection.end("tests")
-
-    run(test)
-
-
-def test_a_broker_that_fell_silent_is_asked_over_a_new_connection(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its host went without a word: else whoever asks again and again would ask nobody for many minutes."""
-
-    async def test() -> None:
-        monkeypatch.setattr("enforcer.pulsar.lookup.part.LOOKUP_TIMEOUT_MS", 200)
-        said = answer(LookupType.CONNECT, "pulsar://b-9:6650", request_id=2)
-        async with Broker(lambda asked: said if len(other.connects) > 1 else None) as other:
-            rig = asking()
-            for number, outcome in ((1, LookupType.FAILED), (2, LookupType.CONNECT)):
-                rig.client.data = b""
-                rig.up(lookup(number))
-                rig.down(answer(LookupType.REDIRECT, other.url, request_id=number))
-                await until(lambda: rig.client.data)
-                assert parse(rig.client.data).response == outcome
-            # One that speaks, and only does not answer this one, is kept.
-            other.answers = lambda asked: command(frames.PING)
-            rig.client.data = b""
-            rig.up(lookup(3))
-            rig.down(answer(LookupType.REDIRECT, other.url, request_id=3))
-            await until(lambda: rig.client.data)
-            other.answers = lambda asked: answer(LookupType.CONNECT, "pulsar://b-9:6650", request_id=4)
-            rig.client.data = b""
-            rig.up(lookup(4))
-            rig.down(answer(LookupType.REDIRECT, other.url, request_id=4))
-            await until(lambda: rig.client.data)
-            assert len(other.connects) == 2
-            rig.connection.end("tests")
-
-    run(test)
-
-
-def test_a_broker_that_is_being_asked_makes_no_room(monkeypatch: pytest.MonkeyPatch) -> None:
-    """For a further one: all that its client waits for there would fail. One that nobody asks does."""
-
-    async def test() -> None:
-        monkeypatch.setattr("enforcer.pulsar.lookup.part._ASKED_MAX", 1)
-        said = answer(LookupType.CONNECT, "pulsar://b-9:6650", request_id=3)
-        async with Broker(lambda asked: None) as first, Broker(lambda asked: said) as second:
-            rig = asking()
-            rig.down(answer(LookupType.REDIRECT, first.url))
-            await until(lambda: first.asked)
-            for number, response in ((2, LookupType.FAILED), (3, LookupType.CONNECT)):
-                rig.client.data = b""
-                rig.up(lookup(number))
-                rig.down(answer(LookupType.REDIRECT, second.url, request_id=number))
-                await until(lambda: rig.client.data)
-                body = parse(rig.client.data)
-                assert (body.request_id, body.response) == (number, response)
-                if number == 2:
-                    rig.client.data = b""
-                    first._writers[0].write(answer(LookupType.CONNECT, "pulsar://b-9:6650"))
-                    await until(lambda: rig.client.data)
-                    assert parse(rig.client.data).response == LookupType.CONNECT
-            rig.connection.end("tests")
-
-    run(test)
-
-
-def test_the_end_of_a_client_ends_its_questions() -> None:
-    """Nothing is asked or said for who is gone; brokers that are not asked any more are let go."""
-
-    async def test() -> None:
-        async with Broker(lambda asked: None) as silent:
-            rig = asking()
-            (lookups,) = rig.connection._parts
-            held = lookups.held_bytes
-            rig.down(answer(LookupType.REDIRECT, silent.url))
-            await until(lambda: silent.asked)
-            # It may be as large as a message, and there may be a thousand.
-            assert lookups.held_bytes == held
-            rig.connection.connection_lost(None)
-            await asyncio.sleep(0.05)
-            assert rig.client.data == b""
-            rig = asking()
-            silent.answers = lambda asked: answer(LookupType.CONNECT, "pulsar://b:1")
-            rig.down(answer(LookupType.REDIRECT, silent.url))
-            await until(lambda: rig.client.data)
-            (others,) = [part._others for part in rig.connection._parts if hasattr(part, "_others")]
-            rig.now = 9_000
-            rig.connection.check(rig.now)
-            assert len(others) == 1
-            rig.now = 11_000
-            rig.connection.check(rig.now)
-            assert not others
-
-    run(test)
-
-
-def test_a_mistake_while_a_redirect_is_followed_ends_the_connection(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its client would wait for the answer as long as it waits for any."""
-
-    async def test() -> None:
+    async with (
+        Broker(lambda asked: answer(LookupType.CONNECT, "pulsar://b-9:6650")) as last,
+        Broker(lambda asked: answer(LookupType.REDIRECT, last.url, authoritative=False)) as middle,
+    ):
         rig = asking()
-        monkeypatch.setattr("enforcer.pulsar.lookup.part.LookupClient.ask", lambda *_: 1 // 0)
-        rig.down(answer(LookupType.REDIRECT, "pulsar://b:1"))
-        await until(lambda: rig.client.closed)
-        assert rig.metric("proxy_closed_connections_total", reason="internal") == 1
+        rig.down(answer(LookupType.REDIRECT, middle.url, authoritative=True))
+        assert rig.client.data == b""
+        body = await told(rig)
+        assert body.response == LookupType.CONNECT and body.brokerServiceUrl == "pulsar://b-9:6650"
+        assert body.proxy_through_service_url and body.request_id == 1
+        assert [asked.authoritative for asked in (*middle.asked, *last.asked)] == [True, False]
+        (login,) = middle.connects
+        assert login.auth_data == b"bob:x" and not login.HasField("proxy_to_broker_url")
+        # The next one takes the same connections, whose keep-alive is answered.
+        middle.answers = lambda asked: answer(LookupType.CONNECT, "pulsar://b-9:6650", request_id=2)
+        await redirected(rig, 2, middle.url)
+        assert len(middle.connects) == 1 and middle.pongs == 1
+        assert rig.metric("pulsar_redirects_total", result="followed") == 2
+        rig.connection.end("tests")
 
-    run(test)
+
+async def test_a_redirect_is_followed_with_the_newest_login() -> None:
+    """A token that was renewed since the client came; the old one may be over."""
+    async with Broker(lambda asked: answer(LookupType.CONNECT, "pulsar://b-9:6650")) as other:
+        rig = asking()
+        challenge = command(frames.AUTH_CHALLENGE, challenge={"auth_method_name": "basic"})
+        renewal = command(frames.AUTH_RESPONSE, response={"auth_data": b"bob:y"})
+        rig.broker.data = b""
+        rig.down(challenge)
+        rig.up(renewal)
+        assert (rig.client.data, rig.broker.data) == (challenge, renewal)
+        rig.client.data = b""
+        rig.down(answer(LookupType.REDIRECT, other.url))
+        await told(rig)
+        (login,) = other.connects
+        assert (login.auth_method_name, login.auth_data) == ("basic", b"bob:y")
+        rig.connection.end("tests")
+
+
+async def test_redirects_that_lead_nowhere(monkeypatch: pytest.MonkeyPatch) -> None:
+    """In a circle, to a broker that refuses the login, is silent, away or has no plain address: it fails."""
+    async with (
+        Broker(lambda asked: None) as silent,
+        Broker(lambda asked: None, refuses=True) as refusing,
+        Broker(lambda asked: answer(LookupType.REDIRECT, circle.url)) as circle,
+    ):
+        away = "pulsar://127.0.0.1:1"
+        for url in (silent.url, refusing.url, circle.url, away, "pulsar+ssl://b:6651"):
+            monkeypatch.setattr("enforcer.pulsar.lookup.part.LOOKUP_TIMEOUT_MS", 200)
+            monkeypatch.setattr("enforcer.pulsar.lookup.part.LOOKUP_HOPS_MAX", 5)
+            rig = asking()
+            rig.down(answer(LookupType.REDIRECT, url))
+            body = await told(rig)
+            assert body.response == LookupType.FAILED, url
+            assert body.error == ServerError.SERVICE_NOT_READY and body.request_id == 1
+            assert rig.metric("pulsar_redirects_total", result="failed") == 1
+            rig.connection.end("tests")
+        assert len(circle.asked) == 5
+        rig = asking()
+        # A name that cannot be asked for.
+        rig.targets.learn = lambda _url: ("x" * 64, 6650)  # type: ignore[method-assign]
+        rig.down(answer(LookupType.REDIRECT, "pulsar://x:6650"))
+        assert (await told(rig)).response == LookupType.FAILED
+        rig.connection.end("tests")
+
+
+async def test_a_broker_that_fell_silent_is_asked_over_a_new_connection(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Its host went without a word: else whoever asks again and again would ask nobody for many minutes."""
+    monkeypatch.setattr("enforcer.pulsar.lookup.part.LOOKUP_TIMEOUT_MS", 200)
+    said = answer(LookupType.CONNECT, "pulsar://b-9:6650", request_id=2)
+    async with Broker(lambda asked: said if len(other.connects) > 1 else None) as other:
+        rig = asking()
+        for number, outcome in ((1, LookupType.FAILED), (2, LookupType.CONNECT)):
+            assert (await redirected(rig, number, other.url)).response == outcome
+        # One that speaks, and only does not answer this one, is kept.
+        other.answers = lambda asked: command(frames.PING)
+        await redirected(rig, 3, other.url)
+        other.answers = lambda asked: answer(LookupType.CONNECT, "pulsar://b-9:6650", request_id=4)
+        await redirected(rig, 4, other.url)
+        assert len(other.connects) == 2
+        rig.connection.end("tests")
+
+
+async def test_a_broker_that_is_being_asked_makes_no_room(monkeypatch: pytest.MonkeyPatch) -> None:
+    """For a further one: all that its client waits for there would fail. One that nobody asks does."""
+    monkeypatch.setattr("enforcer.pulsar.lookup.part._ASKED_MAX", 1)
+    said = answer(LookupType.CONNECT, "pulsar://b-9:6650", request_id=3)
+    async with Broker(lambda asked: None) as first, Broker(lambda asked: said) as second:
+        rig = asking()
+        rig.down(answer(LookupType.REDIRECT, first.url))
+        await soon(lambda: first.asked)
+        for number, response in ((2, LookupType.FAILED), (3, LookupType.CONNECT)):
+            body = await redirected(rig, number, second.url)
+            assert (body.request_id, body.response) == (number, response)
+            if number == 2:
+                first._writers[0].write(answer(LookupType.CONNECT, "pulsar://b-9:6650"))
+                assert (await told(rig)).response == LookupType.CONNECT
+        rig.connection.end("tests")
+
+
+async def test_the_end_of_a_client_ends_its_questions() -> None:
+    """Nothing is asked or said for who is gone; brokers that are not asked any more are let go."""
+    async with Broker(lambda asked: None) as silent:
+        rig = asking()
+        (lookups,) = rig.connection._parts
+        held = lookups.held_bytes
+        rig.down(answer(LookupType.REDIRECT, silent.url))
+        await soon(lambda: silent.asked)
+        # It may be as large as a message, and there may be a thousand.
+        assert lookups.held_bytes == held
+        rig.connection.connection_lost(None)
+        await asyncio.sleep(0.05)
+        assert rig.client.data == b""
+        rig = asking()
+        silent.answers = lambda asked: answer(LookupType.CONNECT, "pulsar://b:1")
+        rig.down(answer(LookupType.REDIRECT, silent.url))
+        await told(rig)
+        (others,) = [part._others for part in rig.connection._parts if hasattr(part, "_others")]
+        rig.now = 9_000
+        rig.connection.check(rig.now)
+        assert len(others) == 1
+        rig.now = 11_000
+        rig.connection.check(rig.now)
+        assert not others
+
+
+async def test_a_mistake_while_a_redirect_is_followed_ends_the_connection(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Its client would wait for the answer as long as it waits for any."""
+    rig = asking()
+    monkeypatch.setattr("enforcer.pulsar.lookup.part.LookupClient.ask", lambda *_: 1 // 0)
+    rig.down(answer(LookupType.REDIRECT, "pulsar://b:1"))
+    await soon(lambda: rig.client.closed)
+    assert rig.metric("proxy_closed_connections_total", reason="internal") == 1
 
 
 def test_only_so_many_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:

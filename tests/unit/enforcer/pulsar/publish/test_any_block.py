@@ -7,15 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from publish_kit import FREE, LIMITED, TEN, World, send_frame
 
-from enforcer.wire.pulsar.frames import (
-    CLOSE_PRODUCER,
-    ERROR,
-    PRODUCER,
-    PRODUCER_SUCCESS,
-    SEND,
-    SEND_RECEIPT,
-    SUCCESS,
-)
+from enforcer.wire.pulsar import frames
 
 TOPICS = {1: FREE, 2: LIMITED, 3: FREE}
 SLOW_MS = 2_000.0
@@ -104,18 +96,18 @@ class Rounds:
         for _ in range(min(count, len(self.link.sent) - self.seen)):
             _, kind, body = self.link.sent[self.seen]
             self.seen += 1
-            if kind == SEND:
+            if kind == frames.SEND:
                 assert body.producer_id in self.at_broker, "such a SEND ends the connection"
                 self.stored[body.producer_id].append(body.sequence_id)
                 self.link.receipt(body.producer_id, body.sequence_id)
-            elif kind == PRODUCER:
+            elif kind == frames.PRODUCER:
                 assert body.producer_id not in self.at_broker
                 self.at_broker.add(body.producer_id)
-                self.link.down(PRODUCER_SUCCESS, request_id=body.request_id)
+                self.link.down(frames.PRODUCER_SUCCESS, request_id=body.request_id)
             else:
-                assert kind == CLOSE_PRODUCER
+                assert kind == frames.CLOSE_PRODUCER
                 self.at_broker.remove(body.producer_id)
-                self.link.down(SUCCESS, request_id=body.request_id)
+                self.link.down(frames.SUCCESS, request_id=body.request_id)
 
     def client(self, count: int) -> None:
         """The client takes so many."""
@@ -125,15 +117,15 @@ class Rounds:
             self._take(kind, body)
 
     def _take(self, kind: int, body: Any) -> None:
-        if kind == SEND_RECEIPT:
+        if kind == frames.SEND_RECEIPT:
             assert self.clients[body.producer_id].pending.popleft() == body.sequence_id
-        elif kind == CLOSE_PRODUCER:
+        elif kind == frames.CLOSE_PRODUCER:
             self.clients[body.producer_id].made = False
         else:
-            assert kind in (PRODUCER_SUCCESS, ERROR)
+            assert kind in (frames.PRODUCER_SUCCESS, frames.ERROR)
             producer_id = self.requests[body.request_id]
             client = self.clients[producer_id]
-            client.asked, client.made = False, kind == PRODUCER_SUCCESS
+            client.asked, client.made = False, kind == frames.PRODUCER_SUCCESS
             for number in client.pending if client.made else ():
                 self.link.from_client(send_frame(producer_id, number))
 

@@ -7,16 +7,8 @@ from pulsar_rig import Seeing
 
 from enforcer.pulsar.publish.context import Closer
 from enforcer.pulsar.publish.producer_closures import FORGET_MS, TOLD_MS
+from enforcer.wire.pulsar import frames
 from enforcer.wire.pulsar.commands import CONNECTION
-from enforcer.wire.pulsar.frames import (
-    CLOSE_PRODUCER,
-    ERROR,
-    PRODUCER,
-    PRODUCER_SUCCESS,
-    SEND,
-    SEND_RECEIPT,
-    SUCCESS,
-)
 
 TEXT = f"Cannot produce to {FREE}: its backlog of 10,240 bytes exceeds the quota destination_storage of 5,000"
 
@@ -29,12 +21,12 @@ def requests(world: World, outcome: str, policy: str = HOLD) -> float:
 
 def told(link: FakeLink) -> list[tuple[int, int]]:
     """CLOSE_PRODUCERs that the client got: producer and request."""
-    return [(body.producer_id, body.request_id) for kind, body in link.got if kind == CLOSE_PRODUCER]
+    return [(body.producer_id, body.request_id) for kind, body in link.got if kind == frames.CLOSE_PRODUCER]
 
 
 def answer(link: FakeLink) -> None:
     """The broker has closed the last producer that it was told to."""
-    link.down(SUCCESS, request_id=link.closings()[-1])
+    link.down(frames.SUCCESS, request_id=link.closings()[-1])
 
 
 @pytest.mark.parametrize(("policy", "code"), [(HOLD, 7), (EXCEPTION, 8)])
@@ -45,17 +37,17 @@ def test_a_producer_of_a_blocked_topic_is_refused(policy: str, code: int) -> Non
     for _ in range(2):
         request_id = link.ask(1, "acme/free/b")
         kind, body = link.got[-1]
-        assert (kind, body.request_id, body.error) == (ERROR, request_id, code)
+        assert (kind, body.request_id, body.error) == (frames.ERROR, request_id, code)
         assert body.message == f"{TEXT} bytes ({policy})"
-    assert PRODUCER not in link.kinds()
+    assert frames.PRODUCER not in link.kinds()
     link.make(2, f"{FREE}-partition-0")
     link.make(3, LIMITED)
-    assert link.kinds() == [PRODUCER, PRODUCER]
+    assert link.kinds() == [frames.PRODUCER, frames.PRODUCER]
     assert requests(world, "refused", policy) == 2
     assert [(each["step"], each["policy"]) for each in world.actions] == [("begun", policy)]
     world.lift(FREE)
     link.make(1, FREE)
-    assert link.got[-1][0] == PRODUCER_SUCCESS
+    assert link.got[-1][0] == frames.PRODUCER_SUCCESS
     assert [(each["step"], each.get("reason")) for each in world.actions][1:] == [("ended", "inside")]
 
 
@@ -64,9 +56,8 @@ def test_a_partition_is_a_topic_of_its_own() -> None:
     world, link = joined()
     for number in range(3):
         link.make(number, f"{FREE}-partition-{number}")
-    world.block(f"{FREE}-partition-1")
-    world.run(1_000)
-    assert [body.producer_id for _, kind, body in link.sent if kind == CLOSE_PRODUCER] == [1]
+    world.block(f"{FREE}-partition-1", ms=1_000)
+    assert [body.producer_id for _, kind, body in link.sent if kind == frames.CLOSE_PRODUCER] == [1]
 
 
 def test_what_the_broker_has_is_acknowledged_before_the_client_is_told() -> None:
@@ -74,15 +65,15 @@ def test_what_the_broker_has_is_acknowledged_before_the_client_is_told() -> None
     world, link = joined(FREE, LIMITED)
     up, down = link.part.up, link.part.down
     link.send(1, 0, 1)
-    world.block(FREE)
-    world.run(1_000)
+    world.block(FREE, ms=1_000)
     link.send(1, 2)
     link.send(2, 0)
     assert (link.arrived(1), link.arrived(2)) == ([0, 1], [0])
     assert told(link) == []
     link.receipt(1, 0, 1)
     answer(link)
-    assert [kind for kind, _ in link.got][-3:] == [SEND_RECEIPT, SEND_RECEIPT, CLOSE_PRODUCER]
+    kinds = [kind for kind, _ in link.got]
+    assert kinds[-3:] == [frames.SEND_RECEIPT, frames.SEND_RECEIPT, frames.CLOSE_PRODUCER]
     assert told(link) == [(1, CONNECTION)]
     # Sent before the client knew. A broker would end the connection.
     link.send(1, 3)
@@ -106,8 +97,7 @@ def test_what_waits_here_is_dropped_with_its_producer() -> None:
     world, link = joined(LIMITED, policies=TEN)
     link.send(1, *range(20))
     assert len(link.arrived(1)) == 6
-    world.block(LIMITED)
-    world.run(2_000)
+    world.block(LIMITED, ms=2_000)
     passed = len(link.arrived(1))
     assert world.number("weir_publish_queued_sends") == world.number("weir_publish_queued_bytes") == 0
     assert world.number("weir_publish_unsent_sends_total", reason="blocked") == 20 - passed
@@ -126,15 +116,14 @@ def test_a_producer_that_is_made_while_its_topic_is_blocked_is_closed() -> None:
     """Its request was at the broker when the block began; one that waits for its topic is, once it has it."""
     world, link = joined()
     first, second = link.ask(1, FREE), link.ask(2, FREE)
-    link.down(PRODUCER_SUCCESS, request_id=second, producer_ready=False)
-    world.block(FREE)
-    world.run(2_000)
+    link.down(frames.PRODUCER_SUCCESS, request_id=second, producer_ready=False)
+    world.block(FREE, ms=2_000)
     assert link.closings() == []
-    link.down(PRODUCER_SUCCESS, request_id=first)
+    link.down(frames.PRODUCER_SUCCESS, request_id=first)
     world.run(1_000)
     assert len(link.closings()) == 1
     answer(link)
-    link.down(PRODUCER_SUCCESS, request_id=second, producer_ready=True)
+    link.down(frames.PRODUCER_SUCCESS, request_id=second, producer_ready=True)
     world.run(1_000)
     answer(link)
     assert [producer_id for producer_id, _ in told(link)] == [1, 2]
@@ -143,30 +132,28 @@ def test_a_producer_that_is_made_while_its_topic_is_blocked_is_closed() -> None:
 def test_a_client_is_not_told_before_it_has_the_producer() -> None:
     """The answer to a PRODUCER that made its topic waits behind this part until Kafka has the event."""
     world, link = joined()
-    keeps = Seeing(set(), {PRODUCER_SUCCESS, CLOSE_PRODUCER})
+    keeps = Seeing(set(), {frames.PRODUCER_SUCCESS, frames.CLOSE_PRODUCER})
     kept: list[bytes] = []
     keeps.answer = kept.append
     link.parts.append(keeps)
     link.make(1, FREE)
-    world.block(FREE)
-    world.run(1_000)
+    world.block(FREE, ms=1_000)
     answer(link)
-    assert link.got == [] and [frame[9] for frame in kept] == [PRODUCER_SUCCESS, CLOSE_PRODUCER]
+    assert link.got == [] and [frame[9] for frame in kept] == [frames.PRODUCER_SUCCESS, frames.CLOSE_PRODUCER]
 
 
 def test_a_broker_that_does_not_answer_keeps_no_client_waiting() -> None:
     """It is told after a while, and its next producer waits until the broker has done with this one."""
     world, link = joined(FREE)
-    world.block(FREE)
-    world.run(1_000 + TOLD_MS)
+    world.block(FREE, ms=1_000 + TOLD_MS)
     assert told(link) == [(1, CONNECTION)]
     world.lift(FREE)
     link.ask(1, FREE)
     assert (link.got[-1][1].error, link.got[-1][1].message) == (6, "the producer is not closed yet")
-    link.down(ERROR, request_id=link.closings()[0], error=0, message="Producer was not registered")
+    link.down(frames.ERROR, request_id=link.closings()[0], error=0, message="Producer was not registered")
     assert link.got[-1][1].error == 6
     link.make(1, FREE)
-    assert link.got[-1][0] == PRODUCER_SUCCESS
+    assert link.got[-1][0] == frames.PRODUCER_SUCCESS
     assert len(told(link)) == 1
 
 
@@ -174,36 +161,34 @@ def test_one_that_is_never_answered_is_forgotten() -> None:
     """By either side."""
     world, link = joined(FREE, FREE)
     kinds = link.part.up, link.part.down
-    world.block(FREE)
-    world.run(1_000)
-    link.down(SUCCESS, request_id=link.closings()[0])
-    assert SEND in link.part.up and link.part.held_bytes > 0
+    world.block(FREE, ms=1_000)
+    link.down(frames.SUCCESS, request_id=link.closings()[0])
+    assert frames.SEND in link.part.up and link.part.held_bytes > 0
     world.run(FORGET_MS)
     assert kinds == (link.part.up, link.part.down)
     assert len(told(link)) == 2
     assert link.part.held_bytes == 0
     # It is nobody's any more, and clients pass over it.
-    link.down(SUCCESS, request_id=link.closings()[1])
-    assert link.got[-1][0] == SUCCESS
+    link.down(frames.SUCCESS, request_id=link.closings()[1])
+    assert link.got[-1][0] == frames.SUCCESS
 
 
 def test_a_client_that_closes_it_is_answered() -> None:
     """When the broker has done, once; also when it is told already, and twice as a broker would."""
     world, link = joined(FREE, FREE)
-    world.block(FREE)
-    world.run(1_000)
+    world.block(FREE, ms=1_000)
     wanted = link.close(1)
-    assert link.got[-1][0] == PRODUCER_SUCCESS
+    assert link.got[-1][0] == frames.PRODUCER_SUCCESS
     again = link.close(1)
-    assert (link.got[-1][0], link.got[-1][1].request_id) == (ERROR, again)
-    link.down(SUCCESS, request_id=link.closings()[0])
-    assert (link.got[-1][0], link.got[-1][1].request_id) == (SUCCESS, wanted)
-    link.down(SUCCESS, request_id=link.closings()[1])
+    assert (link.got[-1][0], link.got[-1][1].request_id) == (frames.ERROR, again)
+    link.down(frames.SUCCESS, request_id=link.closings()[0])
+    assert (link.got[-1][0], link.got[-1][1].request_id) == (frames.SUCCESS, wanted)
+    link.down(frames.SUCCESS, request_id=link.closings()[1])
     assert told(link) == [(2, CONNECTION)]
     wanted = link.close(2)
-    assert (link.got[-1][0], link.got[-1][1].request_id) == (SUCCESS, wanted)
+    assert (link.got[-1][0], link.got[-1][1].request_id) == (frames.SUCCESS, wanted)
     assert len(link.closings()) == 2
-    assert SEND not in link.part.up
+    assert frames.SEND not in link.part.up
 
 
 def test_one_that_its_client_is_closing_is_closed_by_that() -> None:
@@ -212,20 +197,18 @@ def test_one_that_its_client_is_closing_is_closed_by_that() -> None:
     link.send(1, *range(20))
     wanted = link.close(1)
     assert link.closings() == []
-    world.block(LIMITED)
-    world.run(2_000)
+    world.block(LIMITED, ms=2_000)
     assert link.closings() == [wanted]
-    link.down(SUCCESS, request_id=wanted)
-    assert (link.got[-1][0], link.got[-1][1].request_id) == (SUCCESS, wanted)
+    link.down(frames.SUCCESS, request_id=wanted)
+    assert (link.got[-1][0], link.got[-1][1].request_id) == (frames.SUCCESS, wanted)
     assert told(link) == []
 
 
 def test_a_broker_that_closes_it_too_is_heard_once() -> None:
     """Its own quota, or a topic that moves."""
     world, link = joined(FREE)
-    world.block(FREE)
-    world.run(1_000)
-    link.down(CLOSE_PRODUCER, producer_id=1, request_id=CONNECTION)
+    world.block(FREE, ms=1_000)
+    link.down(frames.CLOSE_PRODUCER, producer_id=1, request_id=CONNECTION)
     link.send(1, 5)
     answer(link)
     assert told(link) == [(1, CONNECTION)]
@@ -249,8 +232,7 @@ def test_producers_are_closed_on_all_connections_so_many_at_a_time() -> None:
 def test_a_connection_that_ends_leaves_nothing() -> None:
     """In the middle of it."""
     world, link = joined(FREE)
-    world.block(FREE)
-    world.run(1_000)
+    world.block(FREE, ms=1_000)
     link.part.close()
     world.links.clear()
     world.lift(FREE)
@@ -260,7 +242,6 @@ def test_a_connection_that_ends_leaves_nothing() -> None:
 def test_nothing_is_looked_at_while_nothing_is_blocked() -> None:
     """SENDs pass as bytes, also beside a block of other topics."""
     world, link = joined(FREE)
-    world.block(LIMITED)
-    world.run(2_000)
+    world.block(LIMITED, ms=2_000)
     assert link.looked_again == 0
     assert link.closings() == []

@@ -20,17 +20,6 @@ from kafka_kit import build, decode, response, with_tag
 from enforcer.wire.kafka import frames
 from enforcer.wire.kafka.addresses import Rewriter, may_hold_endpoints, rewrite_addresses
 from enforcer.wire.kafka.codec import response_layout
-from enforcer.wire.kafka.frames import (
-    DESCRIBE_CLUSTER,
-    FETCH,
-    FIND_COORDINATOR,
-    METADATA,
-    PRODUCE,
-    SHARE_ACKNOWLEDGE,
-    SHARE_FETCH,
-    BadFrame,
-    Reason,
-)
 
 PROXY = "weir.example"
 FIRST_PORT = 19100
@@ -65,7 +54,7 @@ def test_metadata(version: int) -> None:
         MetadataResponse, version, brokers=brokers, topics=topics, cluster_id="c", controller_id=2
     )
     ports = Ports()
-    frame = rewrite_addresses(METADATA, version, response(message), ports)
+    frame = rewrite_addresses(frames.METADATA, version, response(message), ports)
     assert ports.seen == [(1, "b1", 9093), (2, "b2", 9094)]
     for broker in message.brokers:
         broker.host, broker.port = PROXY, FIRST_PORT + broker.node_id
@@ -77,9 +66,9 @@ def test_metadata_keeps_unknown_tags_of_brokers() -> None:
     broker = {"node_id": 1, "host": "b1", "port": 9092, "rack": None}
     plain = response(build(MetadataResponse, 13, brokers=[broker], topics=[]))
     end_of_broker = plain.index(b"b1") + len("b1") + 4 + 1
-    frame = rewrite_addresses(METADATA, 13, with_tag(plain, end_of_broker), Ports())
+    frame = rewrite_addresses(frames.METADATA, 13, with_tag(plain, end_of_broker), Ports())
     end_of_broker += len(PROXY) - len("b1")
-    assert frame == with_tag(rewrite_addresses(METADATA, 13, plain, Ports()), end_of_broker)
+    assert frame == with_tag(rewrite_addresses(frames.METADATA, 13, plain, Ports()), end_of_broker)
 
 
 @each("version", range(7))
@@ -96,7 +85,7 @@ def test_find_coordinator(version: int) -> None:
         found = [build(cls, version, coordinators=rows)]
     ports = Ports()
     for message in found:
-        frame = rewrite_addresses(FIND_COORDINATOR, version, response(message), ports)
+        frame = rewrite_addresses(frames.FIND_COORDINATOR, version, response(message), ports)
         for row in message.coordinators if version >= 4 else [message]:
             if row.node_id == 1:
                 row.host, row.port = PROXY, FIRST_PORT + 1
@@ -107,13 +96,11 @@ def test_find_coordinator(version: int) -> None:
 @pytest.mark.parametrize("version", range(3))
 def test_describe_cluster(version: int) -> None:
     """Brokers are rewritten in all versions, fenced ones too."""
-    brokers = [
-        {"broker_id": node, "host": "b", "port": node, "is_fenced": node == 2} for node in (1, 2)
-    ]
+    brokers = [{"broker_id": node, "host": "b", "port": node, "is_fenced": node == 2} for node in (1, 2)]
     fields = {"cluster_id": "c", "controller_id": 1, "error_message": "none"}
     message = build(DescribeClusterResponse, version, brokers=brokers, **fields)
     ports = Ports()
-    frame = rewrite_addresses(DESCRIBE_CLUSTER, version, response(message), ports)
+    frame = rewrite_addresses(frames.DESCRIBE_CLUSTER, version, response(message), ports)
     assert ports.seen == [(1, "b", 1), (2, "b", 2)]
     for broker in message.brokers:
         broker.host, broker.port = PROXY, FIRST_PORT + broker.broker_id
@@ -132,9 +119,7 @@ RECORDS = st.one_of(st.just(b""), st.binary(max_size=30), st.just(bytes(40)), st
 
 def endpoints_of(rows: list[tuple[int, str, int, str | None]]) -> dict[str, Any]:
     """The tagged field, absent when empty."""
-    nodes = [
-        {"node_id": node, "host": host, "port": port, "rack": rack} for node, host, port, rack in rows
-    ]
+    nodes = [{"node_id": node, "host": host, "port": port, "rack": rack} for node, host, port, rack in rows]
     return {"node_endpoints": nodes} if nodes else {}
 
 
@@ -163,7 +148,7 @@ def test_fetch_endpoints(version: int, topics: list[list[bytes]], endpoints: lis
         for partitions in topics
     ]
     message = build(FetchResponse, version, responses=rows, **endpoints_of(endpoints))
-    check_endpoints(FETCH, version, message, len(endpoints))
+    check_endpoints(frames.FETCH, version, message, len(endpoints))
 
 
 @given(st.integers(10, 13), st.lists(st.integers(0, 2), max_size=2), ENDPOINTS, st.integers(0, 1 << 23))
@@ -182,11 +167,11 @@ def test_produce_endpoints(version: int, topics: list[int], endpoints: list[Any]
     ]
     fields = {"throttle_time_ms": throttle_ms} | endpoints_of(endpoints)
     message = build(ProduceResponse, version, responses=rows, **fields)
-    check_endpoints(PRODUCE, version, message, len(endpoints))
+    check_endpoints(frames.PRODUCE, version, message, len(endpoints))
 
 
 @given(
-    st.sampled_from([SHARE_FETCH, SHARE_ACKNOWLEDGE]), st.integers(1, 2),
+    st.sampled_from([frames.SHARE_FETCH, frames.SHARE_ACKNOWLEDGE]), st.integers(1, 2),
     st.lists(st.lists(RECORDS, max_size=2), max_size=2), ENDPOINTS, st.binary(max_size=3),
 )  # fmt: skip
 def test_share_endpoints(
@@ -232,7 +217,7 @@ def tagged_fetch(host: str, port: int) -> bytes:
 
 def test_unknown_tags_beside_endpoints_survive() -> None:
     """Tags that a later broker adds, to the body or to an endpoint, are copied byte for byte."""
-    rewritten = rewrite_addresses(FETCH, 16, tagged_fetch("h", 9092), Ports())
+    rewritten = rewrite_addresses(frames.FETCH, 16, tagged_fetch("h", 9092), Ports())
     assert rewritten == tagged_fetch(PROXY, FIRST_PORT + 1)
 
 
@@ -240,34 +225,36 @@ def test_endpoints_with_bytes_left_over_are_refused() -> None:
     """A tag whose size and content disagree is not passed on half rewritten."""
     plain = bytearray(led_fetch("h", 9092) + b"!")
     plain[plain.index(b"\1\0", 15) + 2] += 1
-    with pytest.raises(BadFrame) as caught:
-        rewrite_addresses(FETCH, 16, bytes(plain), Ports())
-    assert caught.value.reason is Reason.BAD_VALUE
+    with pytest.raises(frames.BadFrame) as caught:
+        rewrite_addresses(frames.FETCH, 16, bytes(plain), Ports())
+    assert caught.value.reason is frames.Reason.BAD_VALUE
 
 
 def test_other_responses_are_the_same_object() -> None:
     """APIs and versions without addresses are not even copied."""
     frame = bytes(50)
     assert rewrite_addresses(19, 7, frame, never) is frame
-    assert rewrite_addresses(FETCH, 15, frame, never) is frame
-    assert rewrite_addresses(PRODUCE, 9, frame, never) is frame
+    assert rewrite_addresses(frames.FETCH, 15, frame, never) is frame
+    assert rewrite_addresses(frames.PRODUCE, 9, frame, never) is frame
 
 
 def test_ordinary_fetch_is_not_walked() -> None:
     """A response that ends in records and no tags is recognised by its end alone."""
     topic = {"partitions": [{"partition_index": 0, "records": b"record"}]}
     frame = response(build(FetchResponse, 16, responses=[topic]))
-    assert not may_hold_endpoints(FETCH, frame)
-    assert decode(FetchResponse, 16, rewrite_addresses(FETCH, 16, frame, never)) is not None
+    assert not may_hold_endpoints(frames.FETCH, frame)
+    assert decode(FetchResponse, 16, rewrite_addresses(frames.FETCH, 16, frame, never)) is not None
 
 
-KEYS = st.sampled_from([PRODUCE, FETCH, METADATA, FIND_COORDINATOR, DESCRIBE_CLUSTER])
+KEYS = st.sampled_from(
+    [frames.PRODUCE, frames.FETCH, frames.METADATA, frames.FIND_COORDINATOR, frames.DESCRIBE_CLUSTER]
+)
 
 
 @given(KEYS, st.integers(0, 18), st.binary(max_size=120))
 def test_addresses_survive_garbage(api_key: int, version: int, frame: bytes) -> None:
     """Garbage parses or raises BadFrame."""
-    with suppress(BadFrame):
+    with suppress(frames.BadFrame):
         rewrite_addresses(api_key, version, frame, Ports())
 
 
@@ -287,9 +274,9 @@ def test_a_broker_list_that_was_seen_is_replaced_alike() -> None:
         for throttle_ms in (0, 5):
             message = build(MetadataResponse, version, brokers=[row], throttle_time_ms=throttle_ms)
             frame = response(message)
-            wanted = rewrite_addresses(METADATA, version, frame, address_of)
-            assert rewriter(METADATA, version, frame) == wanted
+            wanted = rewrite_addresses(frames.METADATA, version, frame, address_of)
+            assert rewriter(frames.METADATA, version, frame) == wanted
     before = len(asked)
-    assert rewriter(METADATA, 12, frame) and len(asked) == before
+    assert rewriter(frames.METADATA, 12, frame) and len(asked) == before
     changes = 1
-    assert struct.pack(">i", 20_001) in rewriter(METADATA, 13, frame) and len(asked) == before + 1
+    assert struct.pack(">i", 20_001) in rewriter(frames.METADATA, 13, frame) and len(asked) == before + 1

@@ -71,9 +71,7 @@ def test_unknown_topics_are_found(version: int) -> None:
         {"name": name, "error_code": error, "partitions": [] if error else [part, part]}
         for name, error in (("there", 0), ("absent", 3), ("secret", 29), ("gone", 3))
     ]
-    answer = build(
-        MetadataResponse, version, brokers=[BROKER], cluster_id="c", controller_id=1, topics=found
-    )
+    answer = build(MetadataResponse, version, brokers=[BROKER], cluster_id="c", controller_id=1, topics=found)
     assert messages.unknown_topics(response(answer), version) == ["absent", "gone"]
 
 

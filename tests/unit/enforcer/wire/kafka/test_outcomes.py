@@ -17,12 +17,7 @@ from traffic_kit import batch, fetch_response, key_of, produce, produce_response
 
 from enforcer.wire.kafka.codec import patch_throttle, throttle_offset
 from enforcer.wire.kafka.frames import FETCH, PRODUCE, BadFrame
-from enforcer.wire.kafka.outcomes import (
-    emptied,
-    refused,
-    surely_accepted,
-    with_acks,
-)
+from enforcer.wire.kafka.outcomes import emptied, refused, surely_accepted, with_acks
 from enforcer.wire.kafka.traffic import Part, produce_acks
 
 PRODUCE_VERSIONS = range(3, 14)

@@ -9,12 +9,7 @@ import pytest
 from each_kit import each
 from hypothesis import given
 from hypothesis import strategies as st
-from kafka.protocol.sasl import (
-    SaslAuthenticateRequest,
-    SaslAuthenticateResponse,
-    SaslHandshakeRequest,
-    SaslHandshakeResponse,
-)
+from kafka.protocol import sasl
 from kafka_kit import build, decode, request, response
 
 from enforcer.wire.kafka.frames import BadFrame, RequestHeader, parse_header
@@ -35,25 +30,25 @@ class Client:
 
     def offer(self, mechanism: str) -> RequestHeader:
         """Sends SaslHandshake v1."""
-        frame, header = request(build(SaslHandshakeRequest, 1, mechanism=mechanism))
+        frame, header = request(build(sasl.SaslHandshakeRequest, 1, mechanism=mechanism))
         self.observer.on_request(frame, header)
         return header
 
     def offered(self, header: RequestHeader, error: int = 0) -> None:
         """The broker answers the handshake."""
-        message = build(SaslHandshakeResponse, 1, error_code=error, mechanisms=["PLAIN"])
+        message = build(sasl.SaslHandshakeResponse, 1, error_code=error, mechanisms=["PLAIN"])
         self.observer.on_response(response(message), *header[:2])
 
     def send(self, token: bytes) -> RequestHeader:
         """Sends SaslAuthenticate."""
-        frame, header = request(build(SaslAuthenticateRequest, self.version, auth_bytes=token))
+        frame, header = request(build(sasl.SaslAuthenticateRequest, self.version, auth_bytes=token))
         self.observer.on_request(frame, header)
         return header
 
     def answered(self, header: RequestHeader, error: int = 0, challenge: bytes = b"") -> None:
         """The broker answers a round."""
         values = {"error_code": error, "error_message": "no" if error else None, "auth_bytes": challenge}
-        message = build(SaslAuthenticateResponse, self.version, **values)
+        message = build(sasl.SaslAuthenticateResponse, self.version, **values)
         self.observer.on_response(response(message), *header[:2])
 
     def handshake(self, mechanism: str) -> None:
@@ -140,16 +135,14 @@ def refused(client: Client, mechanism: str, token: bytes, reason: str) -> None:
     with pytest.raises(Unreadable) as login:
         client.send(token)
     assert login.value.reason == reason
-    answer = decode(SaslAuthenticateResponse, client.version, login.value.response)
+    answer = decode(sasl.SaslAuthenticateResponse, client.version, login.value.response)
     assert (answer.error_code, answer.auth_bytes) == (AUTH_FAILED, b"") and answer.error_message
     assert not client.observer.waiting
     assert client.observer.principal == ANONYMOUS
 
 
 @each("version", range(3))
-@each(
-    "extensions", [b",tokenauth=true", b",x=y,tokenauth=TRUE", b",tokenauth=no,tokenauth=True"]
-)
+@each("extensions", [b",tokenauth=true", b",x=y,tokenauth=TRUE", b",tokenauth=no,tokenauth=True"])
 def test_delegation_tokens(version: int, extensions: bytes) -> None:
     """A token's owner is not visible: refused, unless its id may stand for a user (KIP-48)."""
     first = b"n,,n=token-id,r=x" + extensions
@@ -254,7 +247,7 @@ def test_mechanism_that_cannot_be_read_is_refused(client: Client) -> None:
     with pytest.raises(Unreadable) as login:
         client.offer("GSSAPI")
     assert login.value.reason == "mechanism"
-    answer = decode(SaslHandshakeResponse, 1, login.value.response)
+    answer = decode(sasl.SaslHandshakeResponse, 1, login.value.response)
     assert (answer.error_code, answer.mechanisms) == (33, [*Mechanism])
     assert client.round(ALICE) == "alice"
 

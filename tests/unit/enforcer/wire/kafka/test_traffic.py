@@ -23,14 +23,7 @@ from traffic_kit import (
 
 from enforcer.wire.kafka.batches import count_records
 from enforcer.wire.kafka.frames import BadFrame, RequestHeader, parse_header
-from enforcer.wire.kafka.traffic import (
-    PARTS_MAX,
-    Part,
-    TopicUse,
-    fetched_in_steps,
-    fetching,
-    produced,
-)
+from enforcer.wire.kafka.traffic import PARTS_MAX, Part, TopicUse, fetched_in_steps, fetching, produced
 
 PRODUCE_VERSIONS = range(3, 14)
 FETCH_VERSIONS = range(4, 19)
@@ -157,8 +150,7 @@ def test_the_smallest_records_all_count(compression: int) -> None:
 
 
 @each(
-    ("attributes", "most"),
-    [(0, 17 // 7), (1, 17 * 150), (2, 17 * 4), (3, 17 * 40), (4, 17 * 5_000), (7, 17)],
+    ("attributes", "most"), [(0, 17 // 7), (1, 17 * 150), (2, 17 * 4), (3, 17 * 40), (4, 17 * 5_000), (7, 17)]
 )
 def test_a_batch_counts_for_no_more_than_it_can_hold(attributes: int, most: int) -> None:
     """Whatever it claims, by its own length."""

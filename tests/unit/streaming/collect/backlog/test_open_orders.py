@@ -1,10 +1,10 @@
 """What a collector that was killed has begun: settled by where subscriptions are, never done twice."""
 
 import asyncio
-import time
 from dataclasses import replace
 
 import pytest
+from backlog_kit import now_ms
 from collector_kit import CLUSTER, NAME, TOPIC, Desk, FakeCluster, begun, rig
 
 from streaming.collect.backlog.open_orders import NOT_DONE, NOT_KNOWN, READ_BACK_MS
@@ -18,10 +18,6 @@ OLD = BacklogAction(
     policy="consumer_backlog_eviction", limit=4_000, actor="", step="begun", subscription="slow",
     how="offsets", since=(1, -1), upto=(1, 59), messages=60, bytes=6_000,
 )  # fmt: skip
-
-
-def now_ms() -> int:
-    return time.time_ns() // 1_000_000
 
 
 async def settled(desk: Desk) -> None:

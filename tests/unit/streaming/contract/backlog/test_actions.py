@@ -71,10 +71,7 @@ def test_a_block_says_nothing_of_messages() -> None:
         ({"actor": {}}, "actor: {}; text was expected"),
         ({"step": "half"}, 'step: "half"; one of begun, done, failed, ended was expected'),
         ({"since": {"ledger": 1}}, "entry: missing; an integer was expected"),
-        (
-            {"upto": {"ledger": -2, "entry": 0}},
-            f"ledger: -2 is out of range; -1 to {2**63 - 1} was expected",
-        ),
+        ({"upto": {"ledger": -2, "entry": 0}}, f"ledger: -2 is out of range; -1 to {2**63 - 1} was expected"),
         ({"messages": -1}, f"messages: -1 is out of range; 0 to {2**63 - 1} was expected"),
         ({"bytes": 1.5}, "bytes: 1.5; an integer was expected"),
         ({"reason": 0}, "reason: 0; text was expected"),

@@ -5,16 +5,7 @@ from typing import Any
 
 import orjson
 import pytest
-from broker_law_kit import (
-    NOW,
-    Decision,
-    Event,
-    fold,
-    limit_policy,
-    replay,
-    through_bytes,
-    timeline_of,
-)
+from broker_law_kit import NOW, Decision, Event, fold, limit_policy, replay, through_bytes, timeline_of
 from event_kit import sample
 from hypothesis import given
 from hypothesis import strategies as st

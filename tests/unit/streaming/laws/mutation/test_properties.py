@@ -124,11 +124,7 @@ def test_policies_are_kept_for_stragglers_and_then_forgotten() -> None:
     """An event from another partition, older than a change already taken, is judged by its own time."""
     shard = Shard({}, replay=False)
     shard.step([policy(1000, PATHS[0], quota(1)), request("a", 5000, 1)])
-    (decision,) = shard.step(
-        [
-            request("b", 999, 1, user="bob"),
-        ]
-    )
+    (decision,) = shard.step([request("b", 999, 1, user="bob")])
     assert decision["subject"] == ""
     (decision,) = shard.step([policy(2000, PATHS[1], quota(1)), request("c", 1500, 1, user="bob")])
     assert decision["subject"] == ""

@@ -43,9 +43,7 @@ Sent = list[tuple[list[dict[str, Any]], bool]]
 
 def records_of(sent: Sent, arrivals: list[tuple[int, int]]) -> Records:
     """Records in an Arrow chunk, as a worker gets them."""
-    values = [
-        packed(events)[0] if in_columns else orjson.dumps(events[0]) for events, in_columns in sent
-    ]
+    values = [packed(events)[0] if in_columns else orjson.dumps(events[0]) for events, in_columns in sent]
     partition, offset = zip(*arrivals, strict=True) if arrivals else ((), ())
     return unpacked(
         topic=NameColumn(["t"], np.zeros(len(values), np.int64)), partition=np.array(partition, np.int64),

@@ -75,9 +75,7 @@ def run(broker: FakeBroker, ready_file: Path, port: int = 0, **others: Any) -> i
     return serve(broker, ("pulsar",), ("127.0.0.1", port), ready_file, "h:1", described, **others)
 
 
-def test_it_says_where_it_is_and_stops_when_asked(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_it_says_where_it_is_and_stops_when_asked(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """One line, the ready file, and status 0 after Ctrl-C."""
     broker = FakeBroker(tmp_path / "data", lambda broker: threading.Timer(0.3, interrupt).start())
     assert run(broker, tmp_path / "ready.json") == 0

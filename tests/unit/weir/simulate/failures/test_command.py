@@ -28,9 +28,7 @@ def short(monkeypatch: pytest.MonkeyPatch) -> None:
 def day(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
     """The command, with a few minutes of the day while the runaway runs, and a line that is none."""
     folder = tmp_path_factory.mktemp("day")
-    events = [
-        event for event in Day(1, tenants=2).events() if -BEFORE_MS <= event["ts"] - AT_MS < AFTER_MS
-    ]
+    events = [event for event in Day(1, tenants=2).events() if -BEFORE_MS <= event["ts"] - AT_MS < AFTER_MS]
     lines = [*map(orjson.dumps, events), b"{"]
     (folder / "day.jsonl").write_bytes(b"\n".join(lines))
     (folder / "policies.yaml").write_text(POLICIES)
@@ -79,9 +77,7 @@ def test_a_table(day: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[s
     assert lines[1].startswith("nothing fails             mutation    user=etl ")
 
 
-def test_what_is_wrong_is_named(
-    day: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_what_is_wrong_is_named(day: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Options that do not go together and wrong policies are bad usage, a file that is not there fails."""
     for words in (["--proxies", "2", "--lost", "2"], ["--only", "flood"], ["--away", "-1"], ["--seed", "x"]):
         with pytest.raises(SystemExit) as ended:
