@@ -6,7 +6,7 @@ import time
 import uuid
 from collections.abc import Callable
 from random import Random
-from typing import Any, cast
+from typing import Any
 
 import pytest
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
@@ -142,10 +142,8 @@ def test_a_slow_reader_gets_every_byte(cluster: Cluster, proxy: ProxyThread) -> 
     topic_id = uuid.UUID(bytes=b"".join(int(half).to_bytes(8, "big", signed=True) for half in halves))
     mover, moved = proxy.proxy.mover, list[int]()
 
-    class Watched:
+    class Watched(Mover):
         """Counts what moves."""
-
-        close = mover.close
 
         def move(self, source: int, target: int, count: int) -> tuple[int, bytes]:
             """As the real one."""
@@ -158,7 +156,7 @@ def test_a_slow_reader_gets_every_byte(cluster: Cluster, proxy: ProxyThread) -> 
         wanted = direct.receive_frame()
     # One segment of the log.
     assert len(wanted) > 8_000_000
-    proxy.proxy.mover = cast(Mover, Watched())
+    proxy.proxy.mover = Watched()
     with WireClient(proxy.bootstrap) as client:
         for turn in range(10):
             # How much has come when we look is the machine's affair: until a whole response has moved.

@@ -221,16 +221,18 @@ def count(answer: Fields) -> int:
     return sum(last + 1 - first for first, last, _ in acquired(answer))
 
 
+@pytest.mark.parametrize(("straight", "more"), [(False, 2), (True, 1)])
 def test_a_session_that_goes_on_elsewhere_is_known_by_what_it_brings(
-    cluster: Cluster, proxy_with: Start
+    cluster: Cluster, proxy_with: Start, *, straight: bool, more: int
 ) -> None:
-    """A record at first, which counts, on a connection that has not seen which topics it has."""
+    """A record at first, which counts, if the proxy has not seen which topics it has."""
     world = World(cluster, proxy_with)
-    with RawMember(world.proxy.bootstrap) as one, RawMember(world.proxy.bootstrap) as other:
+    begins = cluster.kafka.bootstrap if straight else world.proxy.bootstrap
+    with RawMember(begins) as one, RawMember(world.proxy.bootstrap) as other:
         began = count(one.ask(SHARE_FETCH, 2, world.first(one)))
         went_on = count(other.ask(SHARE_FETCH, 2, world.next(1)))
-        assert (began, went_on) == (2, 1)
-        assert sum(each.msgs for each in world.counted.delivered) == 3
+        assert (began, went_on) == (2, more)
+        assert sum(each.msgs for each in world.counted.delivered) == (more if straight else 4)
 
 
 def test_what_the_broker_refuses_to_forget_stays_limited(cluster: Cluster, proxy_with: Start) -> None:

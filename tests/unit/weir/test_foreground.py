@@ -161,7 +161,12 @@ def test_a_question_holds_up_no_ctrl_c(
 
     monkeypatch.setattr(StopSignal, "install", install)
     monkeypatch.setattr("streaming.kafka_io.policy_topic.PolicyReader.read", read)
-    assert cli.main([*command.split(), "--kafka", "127.0.0.1:1"]) == status
+    # What a shell runs in the background is born deaf to it.
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        assert cli.main([*command.split(), "--kafka", "127.0.0.1:1"]) == status
+    finally:
+        signal.signal(signal.SIGINT, before)
     assert capsys.readouterr().err == told
 
 
