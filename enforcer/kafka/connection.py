@@ -129,6 +129,7 @@ class Connection(asyncio.Protocol):
             and not (requests.data or requests.passing or self._responses.data)
             and self._reading
             and not self.ending.begun
+            and self.pacer.idle
             and self.slots.flow is None
             and upstream is not None
             and upstream.transport is not None
@@ -337,6 +338,8 @@ class Connection(asyncio.Protocol):
 
     def send(self, slot: Slot | None, frame: bytes) -> bool:
         """Send a request to the broker (part.Link); no slot: it gets no response."""
+        # What is under way was sent before it, also where a timer asks.
+        self._lane.close()
         upstream, head = self._upstream, len(frame).to_bytes(LENGTH_BYTES, "big")
         if upstream is None or self.ending.closing or not upstream.send(frame, head):
             return False

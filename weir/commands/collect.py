@@ -72,7 +72,7 @@ def _run_pulsar(args: argparse.Namespace) -> int:
     settings = read_settings(PulsarCollectSettings, "collect_pulsar", args.settings)
     backlog = read_settings(BacklogSettings, "backlog", args.settings)
     try:
-        http_url(settings.admin)
+        http_url(args.admin or settings.admin)
     except ValueError:
         message = "is no address of an admin API; expected http://HOST:PORT"
         raise _wrong(args.settings, "collect_pulsar", "admin", message) from None

@@ -1,6 +1,7 @@
 """A real Kafka on this machine: KRaft brokers from the jars as child processes (`weir kafka`)."""
 
 import json
+import re
 import socket
 import struct
 import subprocess
@@ -193,6 +194,10 @@ class LocalKafka(LocalServer):
         note = self.data_dir / "cluster.json"
         if note.exists():
             return str(json.loads(note.read_text())["cluster_id"])
+        written = self._node_dir(0) / "log" / "meta.properties"
+        # The note was lost, and the broker goes on by its own.
+        if written.exists() and (found := re.search(r"^cluster\.id=(.+)$", written.read_text(), re.M)):
+            return found[1]
         cluster_id = urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
         # Kafka's command line takes a leading dash for an option.
         cluster_id = "W" + cluster_id[1:] if cluster_id.startswith("-") else cluster_id

@@ -186,8 +186,8 @@ def archive_classes(say: Callable[[str], None], stopping: Callable[[], bool]) ->
     """
     say("archiving the classes of Pulsar (half a minute)")
     jars = jars_dir(PULSAR)
-    forget(jars)
     try:
+        forget(jars)
         with tempfile.TemporaryDirectory() as folder:
             pulsar = LocalPulsar(folder, options=tuple(archiving(jars)))
             pulsar.start(stopping=stopping)
@@ -199,7 +199,7 @@ def archive_classes(say: Callable[[str], None], stopping: Callable[[], bool]) ->
                 pulsar.stop(0.0)
         if not keep(jars):
             raise WeirError(f"Java wrote none for {jars}")
-    except WeirError as error:
+    except (OSError, WeirError) as error:
         if stopping():
             raise
         say(f"going on without an archive, starts take half as long again: {error}")

@@ -185,14 +185,15 @@ class Repeats:
     A cluster says the same to every client for hours. Whatever changes what answers become calls `clear`.
     """
 
-    __slots__ = ("known",)
+    __slots__ = ("_known", "since")
 
     def __init__(self) -> None:
-        self.known: dict[tuple[int, int, bytes], tuple[bytes, bytes]] = {}
-        """Another object when they were cleared."""
+        self._known: dict[tuple[int, int, bytes], tuple[bytes, bytes]] = {}
+        self.since = object()
+        """Another one once answers become something else."""
 
     def __len__(self) -> int:
-        return len(self.known)
+        return len(self._known)
 
     def find(self, key: int, version: int, came: bytes) -> tuple[bytes, bytes] | None:
         """What an answer becomes: its length as it stands before it, and all behind its correlation id.
@@ -203,18 +204,19 @@ class Repeats:
         Returns:
             None: it was not seen before, or is too long.
         """
-        return self.known.get((key, version, came)) if len(came) <= REPEATED_BYTES else None
+        return self._known.get((key, version, came)) if len(came) <= REPEATED_BYTES else None
 
     def keep(self, key: int, version: int, came: bytes, left: bytes) -> None:
         """Note that an answer became this, both without correlation id, if it is short enough."""
         if len(came) > REPEATED_BYTES or len(left) > REPEATED_BYTES:
             return
-        if len(self.known) >= REPEATS_MAX:
+        if len(self._known) >= REPEATS_MAX:
             # Those that are still asked for come back at their next answer.
-            self.known = {}
+            self._known.clear()
         length = (CORRELATION_BYTES + len(left)).to_bytes(LENGTH_BYTES, "big")
-        self.known[key, version, came] = length, left
+        self._known[key, version, came] = length, left
 
     def clear(self) -> None:
         """Answers become something else from now on."""
-        self.known = {}
+        self._known.clear()
+        self.since = object()

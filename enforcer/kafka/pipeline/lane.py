@@ -59,7 +59,7 @@ class Lane:
         self._first: bytes | None = None
         self._like, self._stop = b"", 0
         self._repeated = self._ends = False
-        # The last answer that was changed, what it became, and among which others it was known.
+        # The last answer that was changed, what it became, and since when answers become that.
         self._answer_length, self._answer = b"", b""
         self._given: tuple[bytes, bytes, object] = b"", b"", None
         # Correlation ids of what is under way.
@@ -155,12 +155,12 @@ class Lane:
         if not asked:
             return False
         if self._repeated:
-            number, (length, tail, known) = data[LENGTH_BYTES:_BODY], self._given
+            number, (length, tail, since) = data[LENGTH_BYTES:_BODY], self._given
             if (
                 number != asked[0]
                 or data[_BODY:] != self._answer
                 or data[:LENGTH_BYTES] != self._answer_length
-                or known is not self._repeats.known
+                or since is not self._repeats.since
             ):
                 return number == asked[0] and self._meet(data) and self.give(data)
             asked.popleft()
@@ -177,7 +177,7 @@ class Lane:
         if found is None or LENGTH_BYTES + int.from_bytes(data[:LENGTH_BYTES]) != len(data):
             return False
         self._answer_length, self._answer = data[:LENGTH_BYTES], data[_BODY:]
-        self._given = *found, self._repeats.known
+        self._given = *found, self._repeats.since
         return True
 
     def _give_all(self, data: bytes) -> bool:

@@ -144,6 +144,7 @@ def test_a_question_holds_up_no_ctrl_c(
 ) -> None:
     """It was heard once a Kafka that is away had not answered for 30 s; who watches has seen enough."""
     stops: list[StopSignal] = []
+    closed: list[object] = []
 
     def install(stop: StopSignal) -> StopSignal:
         stops.append(stop)
@@ -160,14 +161,17 @@ def test_a_question_holds_up_no_ctrl_c(
         raise WeirError("no answer")
 
     monkeypatch.setattr(StopSignal, "install", install)
-    monkeypatch.setattr("streaming.kafka_io.policy_topic.PolicyReader.read", read)
+    reader = "streaming.kafka_io.policy_topic.PolicyReader"
+    monkeypatch.setattr(f"{reader}.read", read)
+    monkeypatch.setattr(f"{reader}.__exit__", lambda *_: closed.append(_))
     # What a shell runs in the background is born deaf to it.
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
         assert cli.main([*command.split(), "--kafka", "127.0.0.1:1"]) == status
     finally:
         signal.signal(signal.SIGINT, before)
-    assert capsys.readouterr().err == told
+    # The question goes on: nobody may close what it reads.
+    assert capsys.readouterr().err == told and not closed
 
 
 @pytest.mark.parametrize("command", ["tail", "send"])

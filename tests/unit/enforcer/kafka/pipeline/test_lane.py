@@ -7,9 +7,10 @@ from weakref import ref
 
 import pytest
 from concurrency_kit import Times, limiter_at
-from connection_kit import METADATA, PRODUCE, Rig, framed, frames_of
+from connection_kit import METADATA, Rig, framed, frames_of
 from hypothesis import example, given
 from hypothesis import strategies as st
+from lane_kit import BODIES, FETCH, HEARTBEAT, LIST_GROUPS, asked, metadata, numbered, produce, under_way
 
 from enforcer.core import bounds
 from enforcer.kafka.guard.protected import KNOWN_BYTES, LastRequest, OwnTopics
@@ -20,27 +21,9 @@ from enforcer.kafka.pipeline.responses import Responses
 from streaming.contract.topics import Topics
 from streaming.policy.policy_set import PolicySet
 
-LIST_GROUPS, HEARTBEAT, FETCH = 16, 12, 1
 ACKS_AT = 13
 MINE, OURS = uuid.UUID(int=1).bytes, uuid.UUID(int=2).bytes
 Step = bytes | Callable[[Rig], None]
-
-
-def asked(key: int, version: int, body: bytes, name: bytes = b"c") -> bytes:
-    """A framed request whose correlation id is 0."""
-    return framed(struct.pack(">hhih", key, version, 0, len(name)) + name + body)
-
-
-def produce(topic: bytes, acks: int = 1, version: int = 9, size: int = 40) -> bytes:
-    """A framed Produce request for one topic."""
-    if version < 13:
-        topic = bytes([len(topic) + 1]) + topic
-    return asked(PRODUCE, version, b"\0\0" + struct.pack(">hi", acks, 1_000) + b"\2" + topic + bytes(size))
-
-
-def metadata(topic: bytes, name: bytes = b"c") -> bytes:
-    """A framed Metadata request, version 4, that may create its topic."""
-    return asked(METADATA, 4, struct.pack(">ih", 1, len(topic)) + topic + b"\1", name)
 
 
 def learn(rig: Rig) -> None:
@@ -77,16 +60,6 @@ def mute(rig: Rig) -> None:
     rig.desk.pass_ms(1_001)
 
 
-BODIES = {
-    struct.pack(">hh", PRODUCE, 8): bytes(8), struct.pack(">hh", PRODUCE, 9): b"\1" + bytes(5),
-    struct.pack(">hh", PRODUCE, 13): b"\1" + bytes(8), struct.pack(">hh", HEARTBEAT, 4): bytes(7),
-    struct.pack(">hh", METADATA, 4): bytes(8) + b"\xff\xff" + bytes(8),
-    struct.pack(">hh", 18, 0): struct.pack(">hihhh", 0, 1, 18, 0, 3),
-    struct.pack(">hh", LIST_GROUPS, 0): bytes(6), struct.pack(">hh", FETCH, 11): bytes(14),
-}  # fmt: skip
-"""What a broker says behind the correlation id; to whom says nothing it is never asked."""
-
-
 def said_by_broker(rig: Rig, begun: int) -> list[bytes]:
     """Its answers to what it has got from a place on."""
     return [
@@ -109,11 +82,6 @@ STEPS: tuple[Step, ...] = (
 
 
 SAID = {say: slice(None), half: slice(-3), begin: slice(3)}
-
-
-def numbered(request: bytes, number: int) -> bytes:
-    """A request with a correlation id."""
-    return request[:8] + struct.pack(">i", number) + request[12:]
 
 
 def pieces(data: bytes, cut: int) -> tuple[bytes, ...]:
@@ -154,12 +122,6 @@ class _Play:
         self._left = whole[len(said) :]
         for piece in pieces(said, self._cut) if said and not self.rig.client.closed else ():
             self.rig.connection.upstream_received(piece)
-
-
-def under_way(rig: Rig) -> list[int]:
-    """Correlation ids of what the broker has to answer."""
-    rig.connection._lane.close()
-    return [slot.correlation_id for slot in rig.connection._responses.due]
 
 
 @example([[produce(b"mine")], [DELETED], [produce(b"mine")], [say]], 1)
@@ -263,9 +225,17 @@ def begin_another(rig: Rig) -> None:
     rig.connection.data_received(produce(b"yours")[:20])
 
 
+def let_one_pass(rig: Rig) -> None:
+    """The client has to wait for long, so that one request of its is let through."""
+    rig.connection.pacer.mute(100_000)
+    rig.connection._pump()
+    rig.desk.run(bounds.MUTE_SPLIT_MS + 1)
+
+
 HINDRANCES: tuple[Callable[[Rig], None], ...] = (
     lambda rig: setattr(rig.connection._chain.laws[0], "active", True),
     lambda rig: rig.connection.pacer.mute(1_000) or rig.connection._pump(),
+    let_one_pass,
     lambda rig: rig.connection.drain(),
     lambda rig: rig.connection.pause_writing(),
     lambda rig: rig.upstream.pause_writing(),
@@ -336,6 +306,18 @@ def test_nor_what_is_longer_than_any_may_be() -> None:
     assert rig.closed("bad_response") == 1 and not rig.client.data
 
 
+def test_what_we_ask_ourselves_comes_behind() -> None:
+    """By a timer, such as for the topics of a Streams group; its answer is nobody else's, whatever its id."""
+    rig, got = Rig(), list[bytes]()
+    for number in range(2):
+        rig.connection.data_received(numbered(asked(HEARTBEAT, 4, b"\0beat"), number))
+    rig.connection.send(Slot(METADATA, 4, 1, got.append), numbered(metadata(b"mine"), 1)[4:])
+    rig.connection.data_received(numbered(asked(HEARTBEAT, 4, b"\0beat"), 1))
+    kinds = [frame[:4] for frame in rig.upstream.sent]
+    rig.answer([frame[4:8] + BODIES[kind] for frame, kind in zip(rig.upstream.sent, kinds, strict=True)])
+    assert rig.client.answered() == [0, 1, 1] and [len(each) for each in got] == [4 + 18]
+
+
 def test_who_is_asked_for_an_answer_gets_it() -> None:
     """It was asked for before the last request passed."""
     rig, got = Rig(), list[bytes]()
@@ -370,9 +352,8 @@ def test_a_large_one_passes_while_it_comes() -> None:
         data = numbered(large, number) + numbered(metadata(b"mine"), number + 10)
         for start in range(0, len(data), STREAMED_FROM_BYTES):
             rig.connection.data_received(data[start : start + STREAMED_FROM_BYTES])
-    assert [frame[4:8] for frame in frames_of(rig.upstream.data)] == [
-        struct.pack(">i", number + more) for number in range(3) for more in (0, 10)
-    ]
+    ids = [int.from_bytes(frame[4:8]) for frame in frames_of(rig.upstream.data)]
+    assert ids == [number + more for number in range(3) for more in (0, 10)]
     assert rig.metrics.traffic.frames_in == 6
 
 
