@@ -124,7 +124,7 @@ class _Bench:
 
         def noted(address: str) -> tuple[float, float]:
             found[address].append(run := work(address))
-            return run.messages, 0.0  # the rate is what pulsar-perf says
+            return run.messages, run.messages / run.rate
 
         sums = self._sides.measured(what, noted)
         return {side: found[address] for side, address in self._sides.address.items()}, sums
@@ -207,7 +207,7 @@ def _notes(plan: _Plan) -> list[str]:
         f"pulsar-perf and Pulsar's own proxy {_version(pulsar_perf.KIND, 'pulsar-proxy')}, broker "
         f"{_version(PULSAR, 'pulsar-broker')}; one client, one topic, one standalone broker; client, "
         "broker and proxies share the machine's cores: what the proxy takes, the others lack.",
-        f"All sides in turn, {plan.rounds} round, the order reversed from one measurement to the next; each "
+        f"All sides in turn, {plan.rounds} round, the order reversed each time; each "
         f"run is a new JVM with {heap}.",
         f"Producing batches: at its defaults (1 ms), as fast as it can: receipts in {plan.produce_s} s "
         f"after {plan.warm_s} s of warming up. Consuming: the first {plan.consume:,} messages of that, by "
