@@ -108,14 +108,16 @@ def latency(fields: Fields, name: str, ts: int) -> Latency:
             0 or less would poison most limits for good (docs/protocol_notes.md 5.4).
     """
     wrong: str | None = None
+    samples: tuple[Sample | None, ...]
     if alone := "samples" not in fields:
         rtt_ns = integer(fields, "rtt_ns", None, minimum=INT64_MIN)
         if rtt_ns <= 0:
             raise BadEvent(_went_back(rtt_ns))
-        samples: tuple[Sample | None, ...] = (_sample(fields, rtt_ns, ts),)
     else:
         samples, wrong = _several(fields["samples"], ts)
     at, partition = applied_ts(fields, ts), text(fields, "partition", None)
+    if alone:
+        samples = (_sample(fields, rtt_ns, ts),)
     return Latency(id=name, ts=ts, at=at, partition=partition, samples=samples, alone=alone, wrong=wrong)
 
 

@@ -108,7 +108,7 @@ def test_a_backlog_is_read_with_its_defaults() -> None:
         ({"inflight": None}, "inflight: missing"),
         ({"inflight": -1}, "inflight: -1 is out of range"),
         ({"partition": 3}, "partition: 3; text was expected"),
-        ({"partition": None}, "partition: missing"),
+        ({"partition": None, "start_ns": "0"}, "partition: missing"),
         ({"did_drop": 1}, "did_drop: 1; true or false was expected"),
         ({"start_ns": "0"}, 'start_ns: "0"; an integer was expected'),
     ],
