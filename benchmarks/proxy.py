@@ -208,7 +208,7 @@ class _Bench:
             def some(address: str, request: bytes = request, depth: int = depth) -> tuple[int, float]:
                 return self._flood(address, request, connections=CONNECTIONS, depth=depth)
 
-            sums = sides.measured(f"{what}, {_SEVERAL}", some)
+            sums = sides.measured(f"{what}, {_SEVERAL}", some, self._plan.turns)
             sides.add(
                 f"{what}, {CONNECTIONS} connections, {_SEVERAL}", sums[_SEVERAL].rate, "requests/s",
                 sums[PROXY].rate, "through one process",
