@@ -5,6 +5,7 @@ where Pulsar checks nothing or answers 500, the code is the one that the kind of
 """
 
 import re
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, Final
@@ -107,15 +108,15 @@ class Holder:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Place:
+class Place(ABC):
     """Where something stands in the entry of a namespace or a topic, the `holder`; each kind says the way."""
 
     holder: Holder
 
     @property
+    @abstractmethod
     def keys(self) -> tuple[str, ...]:
         """The way to it inside the entry."""
-        raise NotImplementedError
 
     def check(self) -> None:
         """Raises Refusal (412, as Pulsar): a name cannot be one, or is that of one partition."""
