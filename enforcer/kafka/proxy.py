@@ -215,5 +215,5 @@ def concerns_of(
         mutations,
         # A Fetch is cut before it is charged.
         DispatchLimit(dispatch),
-        SharesLimit(frames, metrics),
+        SharesLimit(frames, metrics, dispatch.broker),
     )

@@ -32,11 +32,12 @@ class World:
         self.counted = Counted(lambda: self.now_ms, **(limits or {"topics": {full("t"): (10, 0)}}))
         self.metrics = Metrics(1)
         self.names: LRUCache[bytes, str] = LRUCache(1_000)
-        brokers = Brokers(
-            listen_host="", advertise="", port_base=0, brokers_max=0, serve=lambda _socket, _broker: None
-        )
+        self.brokers = Brokers(
+            listen_host="", advertise="", port_base=0, brokers_max=1, serve=lambda _socket, _broker: None,
+            domain="example.com",
+        )  # fmt: skip
         self.desk = FetchContext(
-            self.counted, ProxySettings(**settings or {}), self.metrics, brokers, self.names,
+            self.counted, ProxySettings(**settings or {}), self.metrics, self.brokers, self.names,
             lambda: self.now_ms,
         )
 

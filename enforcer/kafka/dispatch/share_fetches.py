@@ -77,7 +77,7 @@ class ShareFetches:
         if self._begun != context.dispatch.begun:
             # They have gone on unread.
             self._sessions, self._begun = ShareSessions(context.sessions), context.dispatch.begun
-        asking = self._sessions.of(asked, client.user, address, self._begun)
+        asking = self._sessions.of(asked, client.user, context.broker(address), self._begun)
         plan = self._planned(frame, header.api_version, asked, asking.session, address)
         if plan is None or not asking.number:
             return plan

@@ -3,7 +3,7 @@
 Every request is forwarded, and every response reaches the client: a group in debt costs time, nothing else.
 """
 
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from functools import partial
 from typing import Final
 
@@ -26,27 +26,34 @@ _UNREAD: Final = None, b""
 
 
 class SharesLimit(Limit):
-    """Resource groups and byte rates."""
+    """Resource groups and byte rates.
+
+    Args:
+        broker: tells what the one at an address is called.
+    """
 
     keys = _KEYS
 
-    def __init__(self, frames: FrameMeter, metrics: Metrics) -> None:
+    def __init__(
+        self, frames: FrameMeter, metrics: Metrics, broker: Callable[[tuple[str, int]], str]
+    ) -> None:
         super().__init__(frames.meter)
-        self._frames = frames
-        self._metrics = metrics
+        self._frames, self._metrics, self._broker = frames, metrics, broker
 
     def reads(self, key: int, user: str, client_id: str) -> bool:
         return self._frames.reads(key, user, client_id)
 
     def part(self, link: Link) -> Part:
-        return SharesPart(link, self._frames, self._metrics)
+        return SharesPart(link, self._frames, self._metrics, self._broker)
 
 
 class SharesPart(Part):
     """The metering side of a connection."""
 
-    def __init__(self, link: Link, frames: FrameMeter, metrics: Metrics) -> None:
-        self._link = link
+    def __init__(
+        self, link: Link, frames: FrameMeter, metrics: Metrics, broker: Callable[[tuple[str, int]], str]
+    ) -> None:
+        self._link, self._broker = link, broker
         self._questions = NameQuestions(link)
         self._connection_meter = ConnectionMeter(frames, metrics, link.pacer, self._questions.ask)
         self._make_shared = partial(ShareMeter, frames, metrics, link.pacer, self._questions.ask)
@@ -157,7 +164,7 @@ class SharesPart(Part):
         meter = self._shared = self._shared or self._make_shared()
         meter.naming.proven |= self._connection_meter.naming.proven
         meter.deaf = self._deaf
-        frame = meter.ask(request.frame, header, user, self._link.address)
+        frame = meter.ask(request.frame, header, user, self._broker(self._link.address))
         if frame is None:
             self._link.hold(request)
             return False

@@ -42,14 +42,14 @@ class ShareMeter(ConnectionMeter):
             self._behind = True
             self.line_up.wake()
 
-    def ask(self, frame: bytes, header: RequestHeader, user: str, address: tuple[str, int]) -> bytes | None:
+    def ask(self, frame: bytes, header: RequestHeader, user: str, broker: str) -> bytes | None:
         """A ShareFetch request as it is forwarded: where somebody owes, it is kept or asks for nothing.
 
         Args:
             frame: the request.
             header: its header.
             user: Kafka principal.
-            address: of the broker.
+            broker: its name.
 
         Returns:
             None: it must wait, and is to be handled again when the pause is over.
@@ -61,7 +61,7 @@ class ShareMeter(ConnectionMeter):
         if self._begun != self._meter.begun:
             # They have gone on unread.
             self._sessions, self._begun = ShareSessions(self._frames.sessions), self._meter.begun
-        self.asking = self._sessions.of(asked, user, address, self._begun)
+        self.asking = self._sessions.of(asked, user, broker, self._begun)
         session = self.asking.session
         self._use(session, ids=True)
         if not asked.acquires:

@@ -32,10 +32,11 @@ class Rig(Waiter):
         naming = NameResolver(world.names, self, self.look_up, lambda: world.now_ms)
         naming.proven = True
         self.shares = ShareFetches(world.desk, self, naming)
+        self.address = ADDRESS
 
     def plan(self, topics: str = "", **fields: Any) -> Plan | None:
         """What becomes of a request."""
-        return self.shares.plan(*share_request(tuple(topics), **fields), CLIENT, ADDRESS)
+        return self.shares.plan(*share_request(tuple(topics), **fields), CLIENT, self.address)
 
     def room(self, topics: str = "", **fields: Any) -> tuple[int, int]:
         """The records and bytes that a request asks for as it goes on; then it is answered with nothing."""
@@ -175,11 +176,15 @@ def test_a_session_that_began_unread_is_known_by_what_it_brings() -> None:
     assert other.plan(epoch=6, MemberId=b"o") is None
 
 
-def test_what_begins_on_another_connection_is_limited_on_each() -> None:
+@pytest.mark.parametrize("address", [ADDRESS, ("bootstrap", 9092)])
+def test_what_begins_on_another_connection_is_limited_on_each(address: tuple[str, int]) -> None:
     """The broker goes by group and member alone: what that one names comes to this one."""
     rig = Rig(World())
+    rig.world.brokers.address(1, *ADDRESS)
+    other = Rig(rig.world)
+    other.address = address
     assert rig.room("u", epoch=0) == (500, FETCH_LIMIT_MAX)
-    Rig(rig.world).get(20, "t", epoch=0)
+    other.get(20, "t", epoch=0)
     assert rig.plan() is None
 
 

@@ -10,10 +10,11 @@ from kafka.protocol.metadata.metadata import MetadataRequest, MetadataResponse
 from kafka.protocol.producer import ProduceResponse
 from kafka_kit import build, decode, request, response
 from meter_kit import TOPIC, share
-from share_frames import read_request, share_request
+from share_frames import id_of, read_request, share_request, share_response
 from traffic_kit import batch, fetch_request, fetch_response, key_of, produce, produce_response, topic_id
 
 from enforcer.core import bounds
+from enforcer.kafka.addresses.brokers import Brokers
 from enforcer.kafka.part import FETCH_LIMIT_MAX
 from enforcer.wire.kafka.frames import parse_header
 from enforcer.wire.kafka.traffic import UNKNOWN_SESSION, fetching, session_of
@@ -255,6 +256,17 @@ def test_nothing_is_acquired_for_a_client_that_is_gone() -> None:
     rig.connection.connection_lost(None)
     rig.describe(4)
     assert read_request(rig.upstream.sent[-1])["MaxRecords"] == 0
+
+
+def test_a_share_session_is_its_brokers(rig: Metered, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its bootstrap address may be another than the one that its port leads to."""
+    monkeypatch.setattr(Brokers, "partition_at", lambda *_: "broker-1")
+    rig.frame_meter.names.update({id_of("t"): TOPIC, id_of("u"): "other"})
+    other = Metered(beside=rig)
+    other.connection.address = ("bootstrap", 9_092)
+    assert rig.send(share_request("u", epoch=0)[0]) and other.send(share_request("t", epoch=0)[0])
+    other.answer([share_response({"t": (batch(10), [(0, 9, 1)])})])
+    assert not rig.send(share_request()[0])
 
 
 def test_nothing_is_fetched_for_a_client_that_is_gone(rig: Metered) -> None:

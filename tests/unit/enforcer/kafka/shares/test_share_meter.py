@@ -11,7 +11,6 @@ from enforcer.kafka.share_sessions import RECORDS_MAX, SHARE_TOPICS_MAX, Asking
 from enforcer.kafka.shares.share_meter import HOLD_MS, ShareMeter
 from streaming.policy.policy_set import PolicySet
 
-ADDRESS = ("broker", 9092)
 NOTHING = (0, PART_BYTES_MIN)
 """What is asked for: without bytes Kafka 4.1 fails."""
 RATED = {"quotas[user=ANONYMOUS,client-id=tests]": {"consumer_byte_rate": 1_000}}
@@ -28,7 +27,7 @@ class Line(Waiter):
 
     def room(self, *topics: str, **fields: object) -> tuple[int, int] | None:
         """The records and bytes that a request asks for as it goes on; None: it waits."""
-        frame = self.meter.ask(*share_request(topics, **fields), "ANONYMOUS", ADDRESS)  # type: ignore[arg-type]
+        frame = self.meter.ask(*share_request(topics, **fields), "ANONYMOUS", "b")  # type: ignore[arg-type]
         if frame is None:
             return None
         said = read_request(frame)
