@@ -53,6 +53,8 @@ DECISION: Final = DecisionForm(
     repeat_ms=REPEAT_MS,
 )
 _OPTIONAL: Final = frozenset({"proxy", "acquired", "applied_ts"})
+MAX_ROWS: Final = 131_072
+"""Rows of a shard; beyond it those without a delivery for longest start afresh: most have paid by then."""
 MAX_CACHED: Final = 64
 """Sets of policies whose limits are remembered: those of a worker's shards."""
 
@@ -121,6 +123,8 @@ class DispatchTable(SubjectTable, LawState):
         results = _Results.of(len(at))
         for order, since in stretches(at, batch.timeline):
             self._walk_stretch(deliveries, at, rows, order, since, batch.timeline, results)
+        if not batch.replay:
+            self.bound(MAX_ROWS)
         return _decisions(deliveries, at, results)
 
     def sweep(self, timeline: PolicyTimeline, horizon: int) -> None:

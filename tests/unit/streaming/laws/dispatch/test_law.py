@@ -1,12 +1,13 @@
 """The law of dispatch: the numbers of docs/contract.md 3.3 and docs/protocol_notes.md 4.5."""
 
+from dataclasses import replace
 from typing import Any
 
 import orjson
 import pytest
 from event_kit import T0, TOPIC, delivery
 from packed_events_kit import json_records, stepped
-from usage_kit import Event, decide
+from usage_kit import Event, batch_of, decide
 
 from streaming.laws.dispatch import table as dispatch_table
 from streaming.laws.dispatch.law import COUNT_MAX
@@ -278,6 +279,20 @@ def test_idle_rows_leave_but_debts_stay() -> None:
     assert left(decide(table, [delivery(2 * HOUR)], timeline)) == [100]
     table.sweep(timeline, T0 + 90_000_000 + 2 * HOUR)
     assert len(table) == 0
+
+
+def test_the_table_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Beyond MAX_ROWS those idle longest start afresh, what others lie in last; at once when live."""
+    monkeypatch.setattr(dispatch_table, "MAX_ROWS", 3)
+    table, timeline = DispatchTable(), PolicyTimeline(TEN)
+    decide(table, [delivery(0, 11), delivery(1, 11, subscription="b")], timeline)
+    assert len(table) == 4, "a replay has its whole input in hand"
+    for name in ("d", "e"):
+        event = delivery(3, 11, subscription=name)
+        table.fold(replace(batch_of([event], timeline, DispatchTable), processed_ts=T0))
+        assert [orjson.loads(row)[2:] for row in table.names.to_pylist()] == [[], [], [name]]
+    found = decide(table, [delivery(4, subscription="b"), delivery(5, subscription="e")], timeline)
+    assert left(found) == [10, 0]
 
 
 def test_huge_numbers_stay_in_bounds() -> None:
