@@ -371,6 +371,9 @@ class Account:
         for place, bucket in enumerate(self.buckets):
             rate = self.rate(place)
             if rate is None:
+                # It has passed, and nobody waits off the rest of it.
+                self._counted[place] -= round(self._debt[place] + self._carry[place])
+                self._debt[place] = self._carry[place] = 0.0
                 self.buckets[place] = None
                 continue
             # Of the limit, not of the share: who has little of it may not be forgiven more for that.

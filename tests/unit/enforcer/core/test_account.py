@@ -275,6 +275,17 @@ def test_debt_is_reported_as_it_is_waited_off() -> None:
     assert [use.counts[1] for use in uses] == [3_000, 0, 0, 0, 0]
 
 
+def test_a_debt_whose_limit_is_lifted_is_reported() -> None:
+    """It has passed: bills count it; and the account may rest."""
+    one = account((100.0, None, None, None), part=1.0, burst_s=0.001)
+    one.charge(PUBLISH, 300, 0, 0.0)
+    assert one.period(1_000.0).counts[0] == 100
+    for _ in range(2):
+        one.set_limits(GroupLimits(rates=(None, 1.0, None, None), shadow=False), 1_500.0)
+        one.set_part(0.5, 1_500.0)
+    assert one.period(2_000.0).counts[0] == 200 and one.idle
+
+
 def test_a_slow_share_is_not_silence() -> None:
     """At a message in ten seconds a proxy that is throttled reports a message, and is not taken for idle."""
     one = account(burst_s=0.001)
