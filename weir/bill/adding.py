@@ -28,6 +28,8 @@ from weir.logs.topic_reader import Record, TopicReader, records_of
 
 _HOUR_MS: Final = 3_600_000
 _USAGE: Final = ("group_usage", "backlog")
+_LEFT_OUT_MAX: Final = 2
+"""Rounds in a row in which a proxy does not tell of a group, since its use has hardly changed."""
 
 
 @dataclass(slots=True)
@@ -75,6 +77,8 @@ class Bill:
         self._admitted: dict[str, tuple[int, int, int]] = {}
         self._waits: dict[str, int] = {}
         self._stored: dict[str, tuple[int, int]] = {}
+        # What brokers told last of groups in use: when, of what period.
+        self._told: dict[tuple[str, str], tuple[int, int, tuple[int, ...]]] = {}
         self.bad = 0
         """Records that could not be used, which no law has counted either."""
 
@@ -147,8 +151,13 @@ class Bill:
                 continue
             else:
                 charges = self._of(self._payers.get(group, f"resourcegroup={group}"))
-            charges.bytes_in += report.counts[1]
-            charges.bytes_out += report.counts[3]
+            ts, period_ms, told = self._told.pop((event.broker, group), (event.ts, 1, report.counts))
+            left_out = round((event.ts - event.period_ms - ts) / period_ms)
+            for counts in (report.counts, *[told] * (left_out if left_out <= _LEFT_OUT_MAX else 0)):
+                charges.bytes_in += counts[1]
+                charges.bytes_out += counts[3]
+            if any(report.counts):
+                self._told[event.broker, group] = event.ts, event.period_ms, report.counts
             charges.throttled_ms += max(time_ms or 0 for time_ms in report.throttled_ms)
 
     def _waited(self, subject: str, at: int, wait_ms: int) -> int:

@@ -155,6 +155,16 @@ def test_bytes_are_those_of_users_and_of_groups() -> None:
     assert found == {"acme": (20, 6, 14), "resourcegroup=shared": (10, 3, 9), "user=alice": (20, 6, 9)}
 
 
+def test_rounds_that_are_left_out_count_as_the_last_one() -> None:
+    """Of steady use a proxy tells each third round; but not where somebody was silent, or away."""
+    bill = Bill({})
+    for second, size in ((1, 10), (4, 11), (5, 0), (8, 10), (12, 10)):
+        both = {"quota/user=alice": {"publishedBytes": size, "dispatchedBytes": 2 * size}}
+        bill.take(record(type="group_usage", broker="b1", period_ms=1000, ts=second * 1000, usage=both))
+    row = rows(bill)["user=alice"]
+    assert (row["bytes_in"], row["bytes_out"]) == (61, 122)
+
+
 def test_sums_stop_at_64_bits() -> None:
     """JSON has no larger ones."""
     (line,) = lines([Charges("a", bytes_in=3 * (2**63 - 1))], "json")
