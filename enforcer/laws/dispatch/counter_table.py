@@ -209,11 +209,12 @@ class CounterTable:
             if counter.state(said.at, acquired, noted, alone) and delivery is not None:
                 # Held by the newest statement, which was for it.
                 counter.tail.pop(delivery.seq, None)
-        if own is not None:
-            self._decided(said.broker, known, own)
-        while known.tail and (oldest := next(iter(known.tail.values()))).ts + LOST_MS < said.at:
+        last = -1 if own is None else own
+        while known.tail and (
+            (oldest := next(iter(known.tail.values()))).seq <= last or oldest.ts + LOST_MS < said.at
+        ):
+            self.counts.lost += oldest.seq != own
             self._drop(said.broker, known.tail, oldest)
-            self.counts.lost += 1
 
     def set_proxies(self, count: int) -> None:
         """So many proxies are alive, this one among them."""
@@ -315,11 +316,6 @@ class CounterTable:
             return True
         counter.folded = -1
         return False
-
-    def _decided(self, broker: str, known: _Broker, own: int) -> None:
-        while known.tail and (oldest := next(iter(known.tail.values()))).seq <= own:
-            self.counts.lost += oldest.seq < own
-            self._drop(broker, known.tail, oldest)
 
     def _drop(self, broker: str, tail: Tail, delivery: Delivery) -> None:
         """Take a delivery out of the tail."""
