@@ -77,8 +77,9 @@ class ShareFetches:
         if self._begun != context.dispatch.begun:
             # They have gone on unread.
             self._sessions, self._begun = ShareSessions(context.sessions), context.dispatch.begun
-        asking = self._sessions.of(asked, client.user, context.broker(address), self._begun)
-        plan = self._planned(frame, header.api_version, asked, asking.session, address)
+        broker = context.broker(address)
+        asking = self._sessions.of(asked, client.user, broker, self._begun)
+        plan = self._planned(frame, header.api_version, asked, asking.session, broker)
         if plan is None or not asking.number:
             return plan
         cut = plan.cut
@@ -90,7 +91,7 @@ class ShareFetches:
         return Plan(plan.frame, hear)
 
     def _planned(
-        self, frame: bytes, version: int, asked: ShareAsked, session: ShareSession, address: tuple[str, int]
+        self, frame: bytes, version: int, asked: ShareAsked, session: ShareSession, broker: str
     ) -> Plan | None:
         if not asked.acquires:
             return self._go(frame)
@@ -105,7 +106,7 @@ class ShareFetches:
         if not may_wait and self._naming.lacking(keys):
             # Asked for before the next one, which brings no acknowledgements.
             return self._go(with_share(frame, asked, records=0, size=PART_BYTES_MIN))
-        broker, group = self._context.broker(address), short(asked.group or "")
+        group = short(asked.group or "")
         taken = partial(self._taken, version, session, broker, group)
         if session.unheard:
             # It began through another proxy, perhaps: nobody knows what it has.
