@@ -147,6 +147,10 @@ class Meter:
         for name, account in list(self.accounts.items()):
             limits = group_limits(policies, name)
             if limits is None:
+                # What it has used is told all the same, what it owes too.
+                account.set_limits(self.nowhere.limits, now_ms)
+                if not account.idle:
+                    self._left[name.startswith(_MADE_UP)][name] = account.period(now_ms)
                 self._drop(account)
                 account.release()
             else:
@@ -191,7 +195,7 @@ class Meter:
             )  # fmt: skip
 
     def take_left(self) -> dict[str, Use]:
-        """What groups used since the last call and before their accounts made room for others."""
+        """What groups used since the last call and before their accounts went."""
         left, self._left = self._left, {True: {}, False: {}}
         return left[False] | left[True]
 

@@ -14,6 +14,7 @@ from enforcer.laws.shares import usage
 from enforcer.laws.shares.usage import ROUNDS_MAX
 from streaming.contract.usage_events import GroupUsage
 from streaming.laws.registry import LAWS
+from streaming.policy.policy_set import PolicySet
 
 FREE: dict[str, Any] = {**POLICIES, "resourcegroups.rg1": {"publishRateInMsgs": 100_000}}
 
@@ -176,6 +177,18 @@ def test_a_group_that_makes_room_is_reported() -> None:
     desk.reports.report()
     assert told_use(desk) == {"g0": 0, "g1": 0, "g2": 0, "g3": 0}
     assert desk.reports._told.keys() <= desk.meter.accounts.keys()
+
+
+def test_what_was_used_before_a_policy_went_is_reported() -> None:
+    """And what was owed, since bills have it; then silence."""
+    desk = Desk(many_groups(1, rate=1_000))
+    publish(desk, 500, topic="t.n0.x")
+    desk.meter.set_policies(PolicySet({}))
+    assert not desk.meter.accounts
+    for used in ({"g0": 500}, {"g0": 0}, {}):
+        desk.now_ms += 1_000
+        desk.reports.report()
+        assert told_use(desk) == used
 
 
 def test_time_in_debt_of_a_group_that_made_room_is_reported() -> None:
