@@ -183,7 +183,6 @@ def replay_columns(outputs: Outputs, records: Records) -> Columns:
     file, line, _ = (column[source] for column in records.arrivals())
     return [
         pc.equal(outputs.column("sink"), DEADLETTER),
-        outputs.column("key"),
         outputs.column("value").cast(pa.binary()),
         outputs.column("ts"),
         outputs.column("type"),
