@@ -21,7 +21,6 @@ import pyarrow.compute as pc
 
 from streaming.columns.outputs import Decided, Outputs
 from streaming.columns.records import Records
-from streaming.contract.decisions import DEADLETTER
 from streaming.contract.errors import BadEvent, WeirError
 from streaming.contract.events import PolicyChange, parse
 from streaming.laws.law import StepContext
@@ -258,19 +257,14 @@ def _decided(
 
 def in_order(records: Records, written: Outputs) -> ReplayResult:
     """What was written of a log, as the files of a replay hold it."""
-    source = written.column("source").to_numpy()
-    file, line, _ = (column[source] for column in records.arrivals())
-    columns = {name: written.column(name) for name in ("value", "ts", "type", "id")}
-    dead = pc.equal(written.column("sink"), DEADLETTER)
-    return ordered(pa.table(columns | {"dead": dead, "file": file, "line": line}))
+    return ordered(pa.table(written.replayed(records)))
 
 
 def ordered(written: pa.Table) -> ReplayResult:
     """Sort what was written as docs/contract.md 4 says.
 
     Args:
-        written: decisions and dead letters in any order: value, ts, type, id, which are `dead` letters, and
-            file and line of the event that each answers.
+        written: decisions and dead letters in any order, columns of `Outputs.replayed`.
     """
     dead = written["dead"]
     # Stable, and text by its bytes in UTF-8, which is the order of code points.
