@@ -21,7 +21,6 @@ import pyarrow.compute as pc
 
 from streaming.columns.outputs import Decided, Outputs
 from streaming.columns.records import Records
-from streaming.contract.decisions import DECISIONS
 from streaming.contract.errors import BadEvent, WeirError
 from streaming.contract.events import PolicyChange, parse
 from streaming.laws.law import StepContext
@@ -258,24 +257,20 @@ def _decided(
 
 def in_order(records: Records, written: Outputs) -> ReplayResult:
     """What was written of a log, as the files of a replay hold it."""
-    source = written.column("source").to_numpy()
-    file, line, _ = (column[source] for column in records.arrivals())
-    columns = {name: written.column(name) for name in ("sink", "value", "ts", "type", "id")}
-    return ordered(pa.table(columns | {"file": file, "line": line}))
+    return ordered(pa.table(written.replayed(records)))
 
 
 def ordered(written: pa.Table) -> ReplayResult:
     """Sort what was written as docs/contract.md 4 says.
 
     Args:
-        written: decisions and dead letters in any order: sink, value, ts, type, id, and file and line of the
-            event that each answers.
+        written: decisions and dead letters in any order, columns of `Outputs.replayed`.
     """
-    decided = pc.equal(written["sink"], DECISIONS)
+    dead = written["dead"]
     # Stable, and text by its bytes in UTF-8, which is the order of code points.
     decisions, dead_letters = (
         part["value"].take(pc.sort_indices(part, sort_keys=[(name, "ascending") for name in names]))
-        for part, names in ((_only(written, decided), KEY), (_only(written, pc.invert(decided)), KEY[3:]))
+        for part, names in ((_only(written, pc.invert(dead)), KEY), (_only(written, dead), KEY[3:]))
     )
     return ReplayResult(
         decisions=decisions.to_numpy().tolist(), dead_letters=dead_letters.to_numpy().tolist()

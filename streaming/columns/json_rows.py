@@ -9,6 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from streaming.columns.json_columns import POLICY_VALUE
+from streaming.columns.packed import stretch
 
 _NULLS: Final[Mapping[str, frozenset[str]]] = {
     "admission": frozenset({"algorithm", "limit"}),
@@ -150,23 +151,17 @@ def _values(column: pa.Array, path: str, nulls: frozenset[str]) -> pa.Array:
     if pa.types.is_map(kind):
         return _map(column, path, nulls)
     if pa.types.is_list(kind) or pa.types.is_large_list(kind):
-        elements = _values(_elements(column, column.values), path, nulls).fill_null("null")
+        elements = _values(column.values.slice(*stretch(column)), path, nulls).fill_null("null")
         return _enclosed("[", pc.binary_join(_lists(column, elements), _one(",")), "]", column)
     # Integers, bool and null are written as Arrow writes them.
     return column.cast(_TEXT)
 
 
 def _map(column: pa.Array, path: str, nulls: frozenset[str]) -> pa.Array:
-    keys, items = _elements(column, column.keys), _elements(column, column.items)
+    keys, items = (part.slice(*stretch(column)) for part in (column.keys, column.items))
     begin = pc.binary_join_element_wise(_one(","), quoted(keys), _one(":"), _one(""))
     entries = pc.binary_join_element_wise(*_member(begin, items, path, "", nulls), _one(""))
     return _enclosed("{", _without_first(pc.binary_join(_lists(column, entries), _one(""))), "}", column)
-
-
-def _elements(column: pa.Array, values: pa.Array) -> pa.Array:
-    """What the lists of a column stand on; `values` is more where the column is a piece of another."""
-    first, last = (column.offsets[at].as_py() for at in (0, len(column)))
-    return values.slice(first, last - first)
 
 
 def _lists(column: pa.Array, elements: pa.Array) -> pa.Array:

@@ -6,9 +6,11 @@ from typing import Any, Final, NamedTuple, Self
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from streaming.columns.byte_strings import Integers, bytes_in
 from streaming.columns.json_rows import objects
+from streaming.columns.records import Records
 from streaming.contract.decisions import CANDIDATE, DEADLETTER, DECISIONS
 from streaming.contract.fields import INT64_MAX
 
@@ -165,6 +167,17 @@ class Outputs:
         parts = [pa.array(said, _TYPES[name])] if said or not self.columns else []
         parts += [columns.column(name) for columns in self.columns]
         return parts[0] if len(parts) == 1 else pa.concat_arrays(parts)
+
+    def replayed(self, records: Records) -> dict[str, pa.Array]:
+        """What a replay of these records writes, with file and line of the one that each answers."""
+        source = self.column("source").to_numpy()
+        file, line, _ = (column[source] for column in records.arrivals())
+        return {
+            "dead": pc.equal(self.column("sink"), DEADLETTER),
+            **{name: self.column(name) for name in ("value", "ts", "type", "id")},
+            "file": pa.array(file, pa.int32()),
+            "line": pa.array(line, pa.int64()),
+        }
 
     @property
     def value(self) -> list[bytes]:

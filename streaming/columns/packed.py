@@ -206,8 +206,7 @@ def plain_form(column: pa.Array) -> pa.Array:
     if _is_text(kind):
         return column.cast(pa.string())
     if pa.types.is_map(kind):
-        offsets, lengths = _stretch(column)
-        keys, items = (plain_form(part.slice(offsets, lengths)) for part in (column.keys, column.items))
+        keys, items = (plain_form(part.slice(*stretch(column))) for part in (column.keys, column.items))
         return pa.MapArray.from_arrays(_ends(column), _decoded(keys), items, mask=_mask(column))
     if pa.types.is_struct(kind):
         parts = [plain_form(part) for part in column.flatten()]
@@ -216,10 +215,8 @@ def plain_form(column: pa.Array) -> pa.Array:
     if _is_list(kind):
         if pa.types.is_fixed_size_list(kind):
             column = column.cast(pa.list_(kind.value_type))
-        offsets, lengths = _stretch(column)
-        return pa.ListArray.from_arrays(
-            _ends(column), plain_form(column.values.slice(offsets, lengths)), mask=_mask(column)
-        )
+        values = plain_form(column.values.slice(*stretch(column)))
+        return pa.ListArray.from_arrays(_ends(column), values, mask=_mask(column))
     return column
 
 
@@ -227,7 +224,7 @@ def _mask(column: pa.Array) -> pa.Array | None:
     return column.is_null() if column.null_count else None
 
 
-def _stretch(column: pa.Array) -> tuple[int, int]:
+def stretch(column: pa.Array) -> tuple[int, int]:
     """First element and number of the elements that the lists of a column stand on."""
     if not len(column):
         # Of no lists the offsets may be left out, as in Java: what would be read instead is anything.
@@ -296,7 +293,7 @@ def _bytes_of(column: pa.Array) -> int:
         # So many nulls take no memory here, but in lists they would.
         return len(column) * max(1, int(kind.list_size)) + _bytes_of(column.flatten())
     if _is_list(kind) or pa.types.is_map(kind):
-        first, count = _stretch(column)
+        first, count = stretch(column)
         parts = (column.keys, column.items) if pa.types.is_map(kind) else (column.values,)
         return len(column) + sum(_bytes_of(part.slice(first, count)) for part in parts)
     return int(column.nbytes) + len(column)
@@ -361,7 +358,7 @@ def _has_empty_lists(column: pa.Array) -> bool:
         return False
     if pa.types.is_fixed_size_list(column.type):
         return _has_empty_lists(column.flatten())
-    first, count = _stretch(column)
+    first, count = stretch(column)
     return not count or _has_empty_lists(column.values.slice(first, count))
 
 

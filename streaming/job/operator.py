@@ -10,16 +10,13 @@ from typing import Any
 import numpy as np
 import orjson
 import pyarrow as pa
-import pyarrow.compute as pc
 from pyspark.accumulators import Accumulator
 from pyspark.sql import DataFrame
 from pyspark.sql.streaming.state import GroupState, GroupStateTimeout
 
 from streaming.columns.json_columns import columns_of
-from streaming.columns.outputs import Outputs
 from streaming.columns.records import NameColumn, Records, unpacked
 from streaming.columns.sent import SentBefore
-from streaming.contract.decisions import DEADLETTER
 from streaming.contract.errors import StateError
 from streaming.contract.events import MAX_AHEAD_MS
 from streaming.contract.topics import Topics
@@ -107,7 +104,10 @@ def group_function(given: Input) -> GroupFunction:
             batch_ms = state.getCurrentProcessingTimeMs()
             given.counts.add(counts_of(law, records, outputs, batch_ms, blobs.traffic if blobs else None))
         if len(outputs) and replay:
-            yield replay_columns(outputs, records)
+            yield [
+                column.cast(pa.binary()) if name == "value" else column
+                for name, column in outputs.replayed(records).items()
+            ]
         elif len(outputs):
             # What is tried each in a record of its own: whoever goes by decisions sees at once whose it is.
             yield output_columns(outputs, given.topics, None if candidate else given.packing)
@@ -175,22 +175,6 @@ def gather(chunks: Iterable[Columns], given: Input, body: bytes | None) -> Recor
         topic=NameColumn(given.names, partitions), partition=np.zeros(len(offsets), dtype=np.int64),
         offset=offsets, ts=None, value=value, file=partitions, broadcast=broadcast,
     )  # fmt: skip
-
-
-def replay_columns(outputs: Outputs, records: Records) -> Columns:
-    """Output rows with the columns of `schemas.REPLAY_OUTPUT`."""
-    source = outputs.column("source").to_numpy()
-    file, line, _ = (column[source] for column in records.arrivals())
-    return [
-        pc.equal(outputs.column("sink"), DEADLETTER),
-        outputs.column("key"),
-        outputs.column("value").cast(pa.binary()),
-        outputs.column("ts"),
-        outputs.column("type"),
-        outputs.column("id"),
-        pa.array(file, pa.int32()),
-        pa.array(line, pa.int64()),
-    ]
 
 
 def warm_up() -> None:

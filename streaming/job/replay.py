@@ -11,13 +11,11 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
-from streaming.contract.decisions import DEADLETTER, DECISIONS
 from streaming.contract.errors import WeirError
 from streaming.job import schemas
 from streaming.job.operator import Input, decide
@@ -167,8 +165,4 @@ def _writer(folder: Path) -> Callable[[DataFrame, int], None]:
 
 def _collected(folder: Path) -> ReplayResult:
     parts = [pq.read_table(file) for file in sorted(folder.rglob("*.parquet"))]
-    if not parts:
-        return ReplayResult()
-    written = pa.concat_tables(parts)
-    sink = pc.if_else(written["dead"], DEADLETTER, DECISIONS)
-    return ordered(written.append_column("sink", sink))
+    return ordered(pa.concat_tables(parts)) if parts else ReplayResult()

@@ -39,10 +39,8 @@ OUTPUT: Final = (
 )
 """Decisions of the live job, or a dead letter, as Spark's Kafka sink takes them: columns of any other form
 would be copied once more, row by row. Packed ones name their partition and have a header."""
-REPLAY_OUTPUT: Final = (
-    "dead boolean, key string, value binary, ts bigint, type string, id string, file int, line bigint"
-)
-"""The same in a replay, with what it is sorted by: `ts` in ms, file and line of the event answered."""
+REPLAY_OUTPUT: Final = "dead boolean, value binary, ts bigint, type string, id string, file int, line bigint"
+"""The same in a replay, with what it is sorted by: `Outputs.replayed`; `ts` in ms."""
 STAGED: Final = "file int, line bigint, value binary"
 """One line of a replay's input."""
 ROUTED: Final = (

@@ -17,15 +17,12 @@ class BlobStore(Protocol):
     def put(self, content: bytes) -> str:
         """Keep `content` and return its name: the same content has the same name, and is there for good."""
 
-    def get(self, name: str) -> pa.RecordBatch:
-        """What `put` kept under this name.
+    def get(self, name: str, *, remember: bool = True) -> pa.RecordBatch:
+        """What `put` kept under this name; `remember`: it will be asked for again.
 
         Raises:
             StateError: it is missing or damaged.
         """
-
-    def read(self, name: str) -> pa.RecordBatch:
-        """As `get`, for what will hardly be asked for again: nothing is remembered of it."""
 
     def drop(self, name: str) -> None:
         """Forget what is kept under this name, if it is there."""

@@ -62,7 +62,8 @@ class SpilledBody:
         for part, name in names.items():
             assert blobs is not None
             if part == _COLUMNS:
-                rows = blobs.read(name)
+                # Large parts of bodies are new in each batch.
+                rows = blobs.get(name, remember=False)
                 columns = dict(zip(rows.schema.names, rows.columns, strict=True))
             else:
                 notes[part] = _note(name, blobs)
@@ -115,5 +116,5 @@ def _note(name: str, blobs: BlobStore) -> bytes:
     """A large note; one object for all shards, so that what was read from it is found at once."""
     note = _notes.get(name)
     if note is None:
-        note = _notes[name] = bytes(blobs.read(name).column(0)[0].as_py())
+        note = _notes[name] = bytes(blobs.get(name, remember=False).column(0)[0].as_py())
     return note

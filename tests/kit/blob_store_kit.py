@@ -24,13 +24,9 @@ class MemoryBlobStore:
         self.contents[name] = content
         return name
 
-    def get(self, name: str) -> pa.RecordBatch:
-        """The rows of this name."""
+    def get(self, name: str, *, remember: bool = True) -> pa.RecordBatch:
+        """The rows of this name; nothing is remembered."""
         return unpacked(pa.py_buffer(self.contents[name]))
-
-    def read(self, name: str) -> pa.RecordBatch:
-        """The same."""
-        return self.get(name)
 
     def drop(self, name: str) -> None:
         """Forget it."""

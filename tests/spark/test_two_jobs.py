@@ -7,7 +7,7 @@ from pathlib import Path
 import orjson
 import pytest
 from job_broker_kit import WAIT_S, Broker
-from job_kit import Job
+from job_kit import START_S, Job
 from stack_kit import until
 
 USAGE = "weir.usage"
@@ -63,3 +63,22 @@ def test_a_second_job_decides_only_once_the_first_is_gone(
     second.start()
     assert "waiting for at most" not in second.log.read_text()[said:]
     assert second.end(signal.SIGTERM) == 0
+
+
+@pytest.mark.soak
+def test_of_two_jobs_that_start_together_one_goes_on(make_job: Callable[[str], Job], broker: Broker) -> None:
+    """Neither has ticked as both look for others, and both decided for good."""
+    jobs = [make_job("first"), make_job("second")]
+    broker.limit("u1", 1)
+    broker.request("before", "u1", 1)
+    broker.flush()
+    for job in jobs:
+        job.launch()
+    until(lambda: any(job.status() == 1 for job in jobs), what="the later one has ended", limit_s=START_S)
+    ended, goes_on = sorted(jobs, key=lambda job: job.status() is None)
+    assert "another job decides by weir.usage" in ended.log.read_text() and goes_on.status() is None
+    broker.request("after", "u1", 1)
+    broker.flush()
+    values = broker.wait_for({"before", "after"})
+    assert [orjson.loads(value)["id"] for value in values].count("after") == 1
+    assert goes_on.end(signal.SIGTERM) == 0

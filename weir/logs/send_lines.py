@@ -23,7 +23,7 @@ from weir.logs.policy_log import actor_here
 from weir.logs.times import moment
 
 _TIMES: Final = ("ts", "applied_ts", "asked_ts", "of_ts", "effective_ts")
-_OF_A_JOB: Final = ("query", "host", "pid", "leaving")
+_OF_A_JOB: Final = ("query", "host", "pid", "since", "leaving", "brokers_ahead_ms")
 _OF_THE_LOG: Final = ("actor", "reason", "earlier", "repeat")
 _NS_PER_MS: Final = 1_000_000
 

@@ -97,26 +97,16 @@ class FileBlobStore:
             raise StateError(f"a segment of the state cannot be written: {error}") from error
         return name
 
-    def get(self, name: str) -> pa.RecordBatch:
-        """The rows of this name, mapped into memory.
+    def get(self, name: str, *, remember: bool = True) -> pa.RecordBatch:
+        """The rows of this name, mapped into memory; `remember`: they are kept mapped.
 
         Raises:
             StateError: the file is missing or damaged.
         """
         path = str(self.folder / f"{name}{SUFFIX}")
-        rows = MAPPED.get(path)
-        if rows is None:
-            # Content never changes under a name, so what was read and checked once stays good.
-            rows = MAPPED[path] = self.read(name)
-        return rows
-
-    def read(self, name: str) -> pa.RecordBatch:
-        """As `get`, but not kept mapped: large parts of bodies are new in each batch.
-
-        Raises:
-            StateError: the file is missing or damaged.
-        """
-        path = str(self.folder / f"{name}{SUFFIX}")
+        # Content never changes under a name, so what was read and checked once stays good.
+        if remember and (known := MAPPED.get(path)) is not None:
+            return known
         try:
             rows = mapped(path)
         except (OSError, ValueError) as error:
@@ -125,6 +115,8 @@ class FileBlobStore:
         if rows is None:
             said = f"the segment {path} does not hold what its name says; the checkpoint is damaged"
             raise StateError(said)
+        if remember:
+            MAPPED[path] = rows
         return rows
 
     def drop(self, name: str) -> None:

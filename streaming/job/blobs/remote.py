@@ -75,32 +75,26 @@ class RemoteBlobStore:
         self._count(WRITTEN, len(content))
         return name
 
-    def get(self, name: str) -> pa.RecordBatch:
+    def get(self, name: str, *, remember: bool = True) -> pa.RecordBatch:
         """The rows of this name, fetched if this machine does not have them, mapped into memory.
 
+        Args:
+            name: of the segment.
+            remember: what has to be fetched is kept.
+
         Raises:
             StateError: the file is missing or damaged, or cannot be read.
         """
-        rows = self.stores.cache.find(name, remember=True)
-        if rows is None:
-            content = self._fetched(name)
+        rows = self.stores.cache.find(name, remember=remember)
+        if rows is not None:
+            self._count(CACHED, rows.nbytes)
+            return rows
+        content = self._fetched(name)
+        if remember:
             self.stores.cache.keep(name, content)
             # In place of the copy in memory, which would stay as long as the rows do.
-            return self.stores.cache.find(name, remember=True) or unpacked(content)
-        self._count(CACHED, rows.nbytes)
-        return rows
-
-    def read(self, name: str) -> pa.RecordBatch:
-        """As `get`, but what has to be fetched is not kept: large parts of bodies are new in each batch.
-
-        Raises:
-            StateError: the file is missing or damaged, or cannot be read.
-        """
-        rows = self.stores.cache.find(name, remember=False)
-        if rows is None:
-            return unpacked(self._fetched(name))
-        self._count(CACHED, rows.nbytes)
-        return rows
+            rows = self.stores.cache.find(name, remember=True)
+        return rows or unpacked(content)
 
     def drop(self, name: str) -> None:
         """Delete the file of this name there. What is here another shard may use, and it grows old.

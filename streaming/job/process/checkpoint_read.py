@@ -166,7 +166,7 @@ def _shards(path: Path, version: int, shards: int, tasks: int) -> Iterator[Shard
         resting = ColdRows(body.notes.get(COLD), store)
         files = _sizes(store.folder)
         for name in resting.segments:
-            store.read(name)
+            store.get(name, remember=False)
         yield ShardRead(
             law=law, shard=shard, candidate=0 if candidate is None else candidate + 1, state_bytes=len(raw),
             subjects=len(next(iter(body.columns.values()), ())),

@@ -4,6 +4,7 @@ A lease (lease.py) is beside one checkpoint and knows of no other. Two jobs woul
 those differ where their states do. The topic of ticks is what all jobs of a cluster share.
 """
 
+import math
 import os
 import socket
 import time
@@ -47,43 +48,53 @@ class Jobs:
     """Which jobs tick."""
 
     def __init__(self) -> None:
-        self._last: dict[str, tuple[int, bool, str]] = {}
+        self._last: dict[str, tuple[int, bool, str, float]] = {}
 
     def take(self, tick: Mapping[str, Any], ts: int) -> None:
         """A tick and its record's time, ms; those of an earlier Weir do not say whose they are."""
         if type(query := tick.get("query")) is str:
             who = printable(f"pid {tick.get('pid')} on host {tick.get('host')}")
-            told = ts, tick.get("leaving") is True, who
+            began = since if type(since := tick.get("since")) is int else math.inf
+            told = ts, tick.get("leaving") is True, who, began
             # Of several partitions, which are read one after the other.
             self._last[query] = max(told, self._last.get(query, told))
 
-    def since(self, ts: int) -> dict[str, tuple[int, str]]:
-        """By query, but for those that left: when it ticked last, not before `ts`, ms, and who it is."""
+    def since(self, ts: int, before: tuple[int, str] | None = None) -> dict[str, tuple[int, str]]:
+        """By query, but for those that left: when it ticked last, not before `ts`, ms, and who it is.
+
+        Args:
+            ts: see there.
+            before: only those whose first tick came before that of this time (ms) and query.
+        """
         return {
             query: (last, who)
-            for query, (last, leaving, who) in self._last.items()
-            if last >= ts and not leaving
+            for query, (last, leaving, who, began) in self._last.items()
+            if last >= ts and not leaving and (before is None or (began, query) < before)
         }
 
 
 def other_job(
-    cluster: Cluster, query: str, pause: Callable[[float], object], say: Callable[[str], object]
-) -> str:
+    cluster: Cluster, query: str, pause: Callable[[float], object], say: Callable[[str], object],
+    since: int | None = None,
+) -> str:  # fmt: skip
     """Who else decides here, for people; empty: nobody.
 
     At once where nobody else has ticked lately; else that one is listened to until it has ticked again, has
-    left, or has been silent for `SILENT_S`, as one that was killed.
+    left, or has been silent for `SILENT_S`, as one that was killed. Jobs that start together hear nobody: so
+    each listens for as long once it ticks, and who ticked first goes on, by what both read of the brokers.
 
     Args:
         cluster: with the topic.
         query: id of our own checkpoint, which an earlier job of it has left in ticks; empty: a new one.
         pause: sleeps for so long; what it raises ends it.
         say: takes a line, where that takes a while.
+        since: time of our own first tick, ms on the brokers' clock; None: we do not decide yet.
 
     Raises:
         WeirError: the topic cannot be read, or not within a time, as nobody else was heard yet.
     """
-    jobs, since_ms = Jobs(), time.time_ns() // 1_000_000 - _BACK_MS
+    jobs, since_ms = Jobs(), (time.time_ns() // 1_000_000 if since is None else since) - _BACK_MS
+    before_us = None if since is None else (since, query)
 
     def others(reader: Reader) -> dict[str, tuple[int, str]]:
         until = time.monotonic() + _LIMIT_S
@@ -92,7 +103,7 @@ def other_job(
             if time.monotonic() > until:
                 raise WeirError(f"{cluster.topics.usage} has too many records for {_LIMIT_S:.0f} s")
             jobs.take(tick_in(message.value()), message.timestamp()[1])
-        found = jobs.since(since_ms)
+        found = jobs.since(since_ms, before_us)
         found.pop(query, None)
         return found
 
@@ -100,11 +111,11 @@ def other_job(
     own = {"isolation.level": "read_uncommitted"}
     with closing(Reader(cluster.bootstrap, cluster.client, own)) as reader:
         before = now = others(reader)
-        end, failed = time.monotonic() + SILENT_S, ""
-        if before:
+        end, names, failed = time.monotonic() + SILENT_S, "", ""
+        if before and since is None:
             names = "; ".join(who for _, who in before.values())
             say(f"waiting for at most {SILENT_S:.0f} s: a job of another checkpoint ticked lately ({names})")
-        while now and time.monotonic() < end:
+        while (now or since is not None) and time.monotonic() < end:
             pause(_POLL_S)
             try:
                 now, failed = others(reader), ""

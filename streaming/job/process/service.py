@@ -6,6 +6,7 @@ import os
 import signal
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping
+from concurrent.futures import Future
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
@@ -140,7 +141,7 @@ def _decide(
         metrics = JobMetrics(held.restarts if held is not None else 0)
         address = options.metrics and serve_metrics(metrics.registry, *options.metrics)
         counts = session.spark.sparkContext.accumulator(BatchCounts(), CountsParam())
-        _alone(options.cluster, query_of(session.spark, checkpoint), stop)
+        _alone(options.cluster, query_of(session.spark, checkpoint), stop.sleep)
         warn_of_new(
             session.spark,
             checkpoint,
@@ -167,7 +168,8 @@ def _decide(
         watch.start()
         try:
             announce = partial(_announce, session, options, address)
-            _watch(query, reader, session, stop, ticker, watch, ids, held, announce)
+            alone = partial(_alone, options.cluster, query.id, time.sleep)
+            _watch(query, reader, session, stop, ticker, watch, ids, held, announce, alone)
         finally:
             watch.stop()
         _LOG.info("stopping")
@@ -186,10 +188,10 @@ def _taken(checkpoint: str, settings: JobSettings, jvm_pid: int, stop: Stop) -> 
         yield lease
 
 
-def _alone(cluster: Cluster, query: str, stop: Stop) -> None:
+def _alone(cluster: Cluster, query: str, pause: Callable[[float], object], since: int | None = None) -> None:
     """Refuse to decide beside the job of another checkpoint; what cannot be found out stops nothing."""
     try:
-        other = other_job(cluster, query, stop.sleep, _LOG.info)
+        other = other_job(cluster, query, pause, _LOG.info, since)
     except WeirError as error:
         _LOG.warning("it cannot be seen whether another job decides here: %s", error)
         return
@@ -237,8 +239,10 @@ def _watch(
     sources: Collection[str],
     lease: Lease | None,
     announce: Callable[[], None],
+    alone: Callable[[int], None],
 ) -> None:
     ready, patience = False, _Patience()
+    heard: Future[None] | None = None
     while not stop.wait(_POLL_S if ready else _READY_POLL_S):
         if lease is not None and lease.lost:
             raise WeirError(lease.lost)
@@ -253,6 +257,12 @@ def _watch(
         counted = reader.poll()
         if ready:
             ticker.poll(time.monotonic() * 1000)
+        if heard is None and ticker.since is not None:
+            # Where no thread is left there may be one in a second.
+            with suppress(RuntimeError):
+                heard = Threads().submit(alone, ticker.since)
+        if heard is not None and heard.done():
+            heard.result()
         if not ready and (counted or query.status["message"] == _IDLE):
             ready = True
             log_warnings_only(session.spark)

@@ -38,6 +38,9 @@ the brokers' clock were so far behind."""
 class Ticker:
     """Writes a tick each round, and at least every `interval_ms`, once there is any usage or request.
 
+    Attributes:
+        since: time of the first one, ms on the brokers' clock; None: none was acknowledged yet.
+
     Args:
         cluster: where ticks go and policies come from.
         interval_ms: the longest time between two ticks.
@@ -58,6 +61,7 @@ class Ticker:
         self._producer = self._connect()
         self._reader = Reader(cluster.bootstrap, cluster.client)
         self._in_use = False
+        self.since: int | None = None
 
     @property
     def period_ms(self) -> int:
@@ -106,13 +110,17 @@ class Ticker:
         tick: dict[str, Any] = {"type": "tick", **self._said, **more}
         if self._clock.ahead_ms is not None:
             tick["brokers_ahead_ms"] = self._clock.ahead_ms
+        if self.since is not None:
+            tick["since"] = self.since
         learn = partial(self._learn, monotonic() + _ACK_S)
         self._producer.produce(self._topics.usage, orjson.dumps(tick), on_delivery=learn)
         self._producer.flush(_ACK_S)
 
     def _learn(self, until_s: float, error: KafkaError | None, message: Message) -> None:
-        if error is None and monotonic() <= until_s:
-            self._clock.learn(message.timestamp()[1])
+        if error is None:
+            self.since = self.since or message.timestamp()[1]
+            if monotonic() <= until_s:
+                self._clock.learn(message.timestamp()[1])
 
     def _spans(self, topic: str, limit_s: float = _LIMIT_S) -> list[Span]:
         try:

@@ -82,9 +82,10 @@ def test_every_type_has_its_topic_and_key(tmp_path: Path, event: Any, topic: str
 
 
 def test_a_tick_is_nobodys(tmp_path: Path) -> None:
-    """Those of another job would keep a job that starts from deciding."""
+    """Those of another job would keep a job that starts from deciding; one that runs went by its clock."""
     tick = {"type": "tick", "ts": 1000}
-    (record,) = sent(tmp_path, addresser(), tick | {"query": "a", "host": "h", "pid": 1, "leaving": True})
+    job = {"query": "a", "host": "h", "pid": 1, "since": 900, "leaving": True, "brokers_ahead_ms": 90_000}
+    (record,) = sent(tmp_path, addresser(), tick | job)
     assert orjson.loads(record.value) == tick
 
 

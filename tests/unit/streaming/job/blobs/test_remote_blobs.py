@@ -88,7 +88,7 @@ def test_a_segment_is_fetched_once(stores: RemoteBlobStores) -> None:
     blobs = pickle.loads(pickle.dumps(elsewhere.cache)) and elsewhere.of("mutation", 0)
     assert blobs.get(name).equals(rows_of(1))
     caches.MAPPED.clear()
-    assert blobs.get(name).equals(rows_of(1)) and blobs.read(name).equals(rows_of(1))
+    assert blobs.get(name).equals(rows_of(1)) and blobs.get(name, remember=False).equals(rows_of(1))
     assert (blobs.traffic["fetched"], blobs.traffic["cached"]) == (1, 2)
     mine = stores.of("mutation", 0)
     assert mine.get(name).equals(rows_of(1)) and not mine.traffic["fetched"]
@@ -129,7 +129,7 @@ def test_a_damaged_or_missing_segment_is_named(stores: RemoteBlobStores, tmp_pat
         blobs.get(name)
     blobs.drop(name)
     with pytest.raises(StateError, match=f"{name}.arrow is missing .* the checkpoint is damaged"):
-        blobs.read(name)
+        blobs.get(name, remember=False)
 
 
 def test_half_of_a_file_does_not_stay_on_hdfs(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -97,7 +97,7 @@ def test_a_slow_broker_is_no_clock_that_is_wrong(monkeypatch: pytest.MonkeyPatch
 
 
 def test_ticks_tell_the_batches_how_far_the_clocks_are_apart(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The very first one shows it, so that the next one, at once, can say it."""
+    """And when the job began: the very first one shows it, so that the next one, at once, can say it."""
     host = Host(2_500)
     log = Log(host)
     monkeypatch.setattr(ticker, "connected", lambda _client, _own: log)
@@ -107,7 +107,8 @@ def test_ticks_tell_the_batches_how_far_the_clocks_are_apart(monkeypatch: pytest
     ticks = Ticker(Cluster(""), 10_000, host.clock, SAID)
     ticks.poll(0.0)
     ticks.poll(9_999.0)
-    host.ahead_ms = 0
+    host.ahead_ms, host.now_ms = 0, host.now_ms + 10_000
     ticks.poll(10_000.0)
-    said = [{"type": "tick", **SAID, "brokers_ahead_ms": ahead_ms} for ahead_ms in (-2_500, 0)]
+    known = {"type": "tick", **SAID, "since": host.now_ms - 10_000}
+    said = [{**known, "brokers_ahead_ms": ahead_ms} for ahead_ms in (-2_500, 0)]
     assert log.values == [{"type": "tick", **SAID}, *said]

@@ -56,12 +56,13 @@ class World:
         self.passed_s += limit_s
 
 
-def found(monkeypatch: pytest.MonkeyPatch, world: World, query: str = OURS) -> str:
-    """Who is found there."""
-    clock = SimpleNamespace(monotonic=lambda: world.passed_s, time_ns=lambda: NOW * 1_000_000)
+def found(monkeypatch: pytest.MonkeyPatch, world: World, query: str = OURS, since: int | None = None) -> str:
+    """Who is found there; once we tick, whatever our own clock says."""
+    own_ms = NOW if since is None else 0
+    clock = SimpleNamespace(monotonic=lambda: world.passed_s, time_ns=lambda: own_ms * 1_000_000)
     monkeypatch.setattr(module, "time", clock)
     monkeypatch.setattr(module, "Reader", lambda *_: world)
-    return other_job(Cluster("b:1"), query, world.pause, world.said.append)
+    return other_job(Cluster("b:1"), query, world.pause, world.said.append, since)
 
 
 @pytest.mark.parametrize(
@@ -115,6 +116,42 @@ def test_one_that_leaves_meanwhile_is_waited_for_no_longer(monkeypatch: pytest.M
     """It was just being stopped."""
     world = World([[tick(THEIRS, 3)], [], [tick(THEIRS, -2, leaving=True)]])
     assert (found(monkeypatch, world), world.passed_s) == ("", 2.0)
+
+
+@pytest.mark.parametrize("theirs", [
+    tick(THEIRS, -1, since=NOW - 1),
+    # From another partition, whose broker's clock is behind.
+    tick(THEIRS, 39, since=NOW - 1),
+    # In the same ms; ours is "c" here.
+    tick(THEIRS, -1, since=NOW),
+])  # fmt: skip
+def test_of_jobs_that_start_together_the_later_one_hears_the_other(
+    monkeypatch: pytest.MonkeyPatch, theirs: Record
+) -> None:
+    """Neither ticked as both looked, and both went on to decide."""
+    world = World([[], [], [theirs]])
+    assert (found(monkeypatch, world, "c", NOW), world.passed_s) == ("pid 7 on host far", 2.0)
+    assert not world.said
+
+
+@pytest.mark.parametrize("looks", [
+    [[], [tick(THEIRS, -1, since=NOW)]],
+    [[], [tick(THEIRS, -1, since=NOW + 1)]],
+    # Its first one, which does not know yet, or an earlier Weir's; what is no time.
+    [[], [tick(THEIRS, -1)]],
+    [[], [tick(THEIRS, -1, since=False)], [tick(THEIRS, -2, since=str(NOW - 1))]],
+    [[], [tick(THEIRS, -1, since=NOW - 1, leaving=True)]],
+    # Killed before we began, and Kafka is away for a moment, or until the end.
+    [[tick(THEIRS, 30, since=NOW - 99_000)], None],
+    [[tick(THEIRS, 30, since=NOW - 99_000)], *[None] * 20],
+])  # fmt: skip
+def test_of_jobs_that_start_together_the_earlier_one_goes_on(
+    monkeypatch: pytest.MonkeyPatch, looks: list[list[Record] | None]
+) -> None:
+    """Or nobody would decide."""
+    world = World(looks)
+    assert (found(monkeypatch, world, OURS, NOW), world.passed_s) == ("", SILENT_S)
+    assert not world.said
 
 
 def test_who_writes_to_the_topic_writes_nothing_to_the_terminal(monkeypatch: pytest.MonkeyPatch) -> None:

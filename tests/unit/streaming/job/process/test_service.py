@@ -133,14 +133,43 @@ def test_a_job_refuses_to_decide_beside_that_of_another_checkpoint(
     """Both decided all, each by its own state; where it cannot be seen the job starts, and says so."""
     monkeypatch.setattr(service, "other_job", lambda *_: "pid 7 on host far")
     with pytest.raises(WeirError, match=r"another job decides by weir\.usage on b:1 \(pid 7 on host far\)"):
-        service._alone(CLUSTER, "q", Stop())
+        service._alone(CLUSTER, "q", Stop().sleep)
 
     def refuse(*_: Any) -> str:
         raise WeirError("no leader")
 
     monkeypatch.setattr(service, "other_job", refuse)
-    service._alone(CLUSTER, "q", Stop())
+    service._alone(CLUSTER, "q", Stop().sleep)
     assert "it cannot be seen whether another job decides here: no leader" in caplog.text
+
+
+@pytest.mark.parametrize("earlier", [True, False])
+def test_a_job_that_ticks_listens_for_one_that_ticked_first(
+    monkeypatch: pytest.MonkeyPatch, earlier: bool
+) -> None:
+    """Once, while it decides: two that started together heard nobody, and both went on."""
+    stop, ticks, more, asked = Stop(), iter((None, None)), iter(range(3)), list[int]()
+
+    def alone(since: int) -> None:
+        asked.append(since)
+        if earlier:
+            raise WeirError("pid 7 on host far")
+
+    def poll(_now_ms: float) -> None:
+        ticker.since = next(ticks, 7)
+        if asked and not earlier and next(more, None) is None:
+            stop.ask()
+
+    monkeypatch.setattr(service, "_POLL_S", 0.01)
+    monkeypatch.setattr(service, "log_warnings_only", lambda _spark: None)
+    ticker: Any = SimpleNamespace(poll=poll, since=None)
+    query: Any = SimpleNamespace(isActive=True, status={"message": service._IDLE})
+    reader: Any = SimpleNamespace(poll=lambda: False)
+    watch: Any = SimpleNamespace(replaced=frozenset())
+    session: Any = SimpleNamespace(spark=None)
+    with pytest.raises(WeirError, match="pid 7 on host far") if earlier else nullcontext():
+        service._watch(query, reader, session, stop, ticker, watch, (), None, lambda: None, alone)
+    assert asked == [7] and stop.asked is not earlier
 
 
 def test_a_stop_while_kafka_is_away_ends_spark(job: Job, monkeypatch: pytest.MonkeyPatch) -> None:
