@@ -20,6 +20,8 @@ from weir.commands import admin
 from weir.foreground import StopSignal, forget_ready_file, private_folder, write_ready_file
 
 KEPT = ("kafka", "up.lock")
+FILE = Path(__file__).parents[3] / "conf" / "policies.yaml"
+POLICY = ("policy get", "policy log", "policy mode track", f"policy apply {FILE}")
 ANYWHERE = """
 import signal, sys
 from weir.foreground import StopSignal
@@ -135,7 +137,7 @@ def test_what_waits_for_others_has_its_result() -> None:
 @pytest.mark.parametrize(
     ("command", "status", "told"),
     [
-        *((command, 1, "weir: interrupted\n") for command in ("backlog", "top", "policy get", "policy log")),
+        *((command, 1, "weir: interrupted\n") for command in ("backlog", "top", *POLICY)),
         *((f"{command} --watch", 0, "") for command in ("backlog", "top")),
     ],
 )
