@@ -4,7 +4,7 @@ import argparse
 from typing import Any
 
 from streaming.policy.settings import read_settings
-from weir.foreground import host_port
+from weir.foreground import host_port, interruptible
 from weir.options import add_address, add_cluster_options, add_flag, cluster_of
 from weir.settings import (
     DEFAULT_ADMIN,
@@ -70,6 +70,6 @@ def run(args: argparse.Namespace) -> int:
     }
     logins = {part: kafka.client_of(part) for part in kafka.parts}
     patient = Patient(cluster=cluster, logins=logins, doors=doors, settings_file=args.settings, **sections)
-    found = examine(patient)
+    found = interruptible(lambda: examine(patient))
     print(as_json(found) if args.json else "\n".join(as_lines(found)))
     return int(any(each.status is Status.ERROR for _, each in found))

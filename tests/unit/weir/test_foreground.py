@@ -21,7 +21,10 @@ from weir.foreground import StopSignal, forget_ready_file, private_folder, write
 
 KEPT = ("kafka", "up.lock")
 FILE = Path(__file__).parents[3] / "conf" / "policies.yaml"
-POLICY = ("policy get", "policy log", "policy mode track", f"policy apply {FILE}")
+LOOKS = (
+    "bill --from -1h --to now", "doctor", "dump --out /dev/null", "explain --id x", "policy get",
+    "policy log", "policy mode track", f"policy apply {FILE}",
+)  # fmt: skip
 ANYWHERE = """
 import signal, sys
 from weir.foreground import StopSignal
@@ -137,7 +140,7 @@ def test_what_waits_for_others_has_its_result() -> None:
 @pytest.mark.parametrize(
     ("command", "status", "told"),
     [
-        *((command, 1, "weir: interrupted\n") for command in ("backlog", "top", *POLICY)),
+        *((command, 1, "weir: interrupted\n") for command in ("backlog", "top", *LOOKS)),
         *((f"{command} --watch", 0, "") for command in ("backlog", "top")),
     ],
 )
@@ -163,9 +166,10 @@ def test_a_question_holds_up_no_ctrl_c(
         raise WeirError("no answer")
 
     monkeypatch.setattr(StopSignal, "install", install)
-    reader = "streaming.kafka_io.policy_topic.PolicyReader"
-    monkeypatch.setattr(f"{reader}.read", read)
-    monkeypatch.setattr(f"{reader}.__exit__", lambda *_: closed.append(_))
+    monkeypatch.setattr("streaming.kafka_io.policy_topic.PolicyReader.read", read)
+    monkeypatch.setattr("streaming.kafka_io.reader.Reader.spans", read)
+    monkeypatch.setattr("streaming.kafka_io.reader.Reader.close", lambda *_: closed.append(_))
+    monkeypatch.setattr("weir.doctor.examination.examine", read)
     # What a shell runs in the background is born deaf to it.
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
