@@ -1,6 +1,7 @@
 """`weir doctor`: what is open or wrong about an installation, and what mends it (docs/contract.md 4)."""
 
 import argparse
+from contextlib import suppress
 from typing import Any
 
 from streaming.policy.settings import read_settings
@@ -71,5 +72,7 @@ def run(args: argparse.Namespace) -> int:
     logins = {part: kafka.client_of(part) for part in kafka.parts}
     patient = Patient(cluster=cluster, logins=logins, doors=doors, settings_file=args.settings, **sections)
     found = interruptible(lambda: examine(patient))
-    print(as_json(found) if args.json else "\n".join(as_lines(found)))
+    with suppress(BrokenPipeError):
+        # Who has read enough (`| head`) is told of errors all the same, by the status.
+        print(as_json(found) if args.json else "\n".join(as_lines(found)))
     return int(any(each.status is Status.ERROR for _, each in found))
