@@ -10,11 +10,13 @@ import stat
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from streaming.contract.errors import WeirError
+from streaming.kafka_io.policy_topic import PolicyLog
 from weir import cli, proxy_process
 from weir.commands import admin
 from weir.foreground import StopSignal, forget_ready_file, private_folder, write_ready_file
@@ -197,6 +199,24 @@ def test_an_absent_kafka_holds_up_no_stop(
     words = [str(file)] if command == "send" else []
     assert cli.main([command, "--kafka", "127.0.0.1:1", *words]) == 1
     assert time.monotonic() - begun < 5 and capsys.readouterr().err == "weir: interrupted\n"
+
+
+def test_a_silent_pipe_holds_up_no_second_ctrl_c(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """`weir send /dev/stdin` that waits for a line went on until SIGKILL."""
+
+    def silent(_: object) -> Iterator[None]:
+        for _ in range(2):
+            signal.raise_signal(signal.SIGINT)
+        yield from ()
+
+    monkeypatch.setattr("weir.logs.send_lines.read_lines", silent)
+    monkeypatch.setattr("streaming.kafka_io.policy_topic.read_policies", lambda _: PolicyLog())
+    file = tmp_path / "events.jsonl"
+    file.touch()
+    assert cli.main(["send", "--kafka", "127.0.0.1:1", str(file)]) == 1
+    assert capsys.readouterr().err == "weir: interrupted\n"
 
 
 @pytest.mark.parametrize(
