@@ -68,9 +68,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     words = joined_times(sys.argv[1:] if argv is None else argv)
     # --version needs no command at all, and none is loaded for it.
     first = "up" if "--version" in words[:1] else next(iter(words), None)
-    args = build_parser(first).parse_args(words)
     status = DONE
     try:
+        args = build_parser(first).parse_args(words)
         status = args.run(args)
         print(end="", flush=True)
     except ConfigError as error:

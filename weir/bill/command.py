@@ -3,6 +3,7 @@
 import argparse
 import sys
 
+from weir.foreground import interruptible
 from weir.logs.times import EXPECTED
 from weir.options import add, add_cluster_options, cluster_of, stretch_of, time_argument
 
@@ -33,8 +34,8 @@ def run(args: argparse.Namespace) -> int:
     from streaming.policy.settings import read_settings
     from weir.bill.adding import bill, lines
 
-    job = read_settings(JobSettings, "job", args.settings)
-    added = bill(cluster_of(args), *stretch_of(args), job.max_ahead_ms)
+    job, stretch = read_settings(JobSettings, "job", args.settings), stretch_of(args)
+    added = interruptible(lambda: bill(cluster_of(args), *stretch, job.max_ahead_ms))
     print("\n".join(lines(added.rows(), args.form)))
     if added.bad:
         print(f"weir: {added.bad} records could not be used, as the job's dead letters tell", file=sys.stderr)

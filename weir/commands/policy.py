@@ -24,6 +24,7 @@ from streaming.policy.policy_set import (
     raised_until,
     refill_times,
 )
+from weir.foreground import interruptible
 from weir.logs.times import BEGINNING_MS, EXPECTED, moment, wall_ms
 from weir.options import add, add_cluster_options, add_flag, cluster_of, time_argument
 from weir.policy_explain import explain_topic, explain_user
@@ -134,20 +135,16 @@ def apply(args: argparse.Namespace) -> int:
         WeirError: the cluster did not answer in time or has no policy topic.
     """
     # Here and not above: `weir policy check` must not load a Kafka client.
-    from streaming.kafka_io.policy_topic import Update, differences
+    from streaming.kafka_io.policy_topic import differences
     from streaming.kafka_io.policy_turn import change_policies
     from weir.logs.policy_log import actor_here
 
     wanted = load_policies(args.file)
     _warn_of_slow(args.file, wanted)
-    cluster = cluster_of(args)
-
-    def decide(log: "PolicyLog") -> list[Update]:
-        return differences(log, wanted, FILE_ORIGINS, override=True)
-
-    written = change_policies(
-        cluster, decide, origin="apply", actor=actor_here("file"), reason=args.reason
-    )
+    written = interruptible(lambda: change_policies(
+        cluster_of(args), lambda log: differences(log, wanted, FILE_ORIGINS, override=True),
+        origin="apply", actor=actor_here("file"), reason=args.reason,
+    ))  # fmt: skip
     before, updates = written.before, written.updates
     owners = written.log.origins
     kept = [path for path in before if path not in wanted and owners.get(path, "file") not in FILE_ORIGINS]
@@ -169,15 +166,13 @@ def mode(args: argparse.Namespace) -> int:
     from streaming.kafka_io.policy_turn import change_policies
     from weir.logs.policy_log import actor_here
 
-    cluster, wanted = cluster_of(args), Update(path=Section.MODE.value, value=args.mode)
-    written = change_policies(
-        cluster,
+    wanted = Update(path=Section.MODE.value, value=args.mode)
+    written = interruptible(lambda: change_policies(
+        cluster_of(args),
         lambda log: [] if log.entries.get(Section.MODE, Mode.ENFORCE) == args.mode else [wanted],
         # Not a file's: the next one that says nothing of it leaves it alone.
-        origin="mode",
-        actor=actor_here("mode"),
-        reason=args.reason,
-    )
+        origin="mode", actor=actor_here("mode"), reason=args.reason,
+    ))  # fmt: skip
     in_force = f", in force from {moment(written.effective_ts)}" if written.updates else " already"
     print(f"mode {args.mode}: version {written.version}{in_force}")
     return 0
@@ -186,7 +181,6 @@ def mode(args: argparse.Namespace) -> int:
 def get(args: argparse.Namespace) -> int:
     """Print the policies in force; raises WeirError if the cluster has none or does not answer."""
     from streaming.kafka_io.policy_topic import read_policies
-    from weir.foreground import interruptible
 
     cluster = cluster_of(args)
     log = interruptible(partial(read_policies, cluster))
@@ -199,7 +193,6 @@ def get(args: argparse.Namespace) -> int:
 def log(args: argparse.Namespace) -> int:
     """Print the changes of policies; raises WeirError if the cluster has none or does not answer."""
     from streaming.kafka_io.policy_topic import read_policies, rows
-    from weir.foreground import interruptible
     from weir.logs.policy_log import line
 
     found = interruptible(partial(read_policies, cluster_of(args), told_max=sys.maxsize))

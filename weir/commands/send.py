@@ -1,6 +1,7 @@
 """`weir send`: publish event files to the topics, as fast as they were recorded, faster, or at once."""
 
 import argparse
+import signal
 import sys
 import time
 from functools import partial
@@ -63,7 +64,8 @@ def run(args: argparse.Namespace) -> int:
     cluster = cluster_of(args)
     for file in args.files:
         check_readable(file)
-    stop = StopSignal().install()
+    # A pipe that gives nothing holds up the first Ctrl-C.
+    stop = StopSignal(lambda: signal.default_int_handler(signal.SIGINT, None)).install()
     log = stop.unless(partial(read_policies, cluster))
     addresser = Addresser(topics=cluster.topics, log=log, now_ms=wall_ms())
     sender = Sender(producer_for(cluster), progress=_say)

@@ -1,10 +1,11 @@
 """`weir doctor`: what is open or wrong about an installation, and what mends it (docs/contract.md 4)."""
 
 import argparse
+from contextlib import suppress
 from typing import Any
 
 from streaming.policy.settings import read_settings
-from weir.foreground import host_port
+from weir.foreground import host_port, interruptible
 from weir.options import add_address, add_cluster_options, add_flag, cluster_of
 from weir.settings import (
     DEFAULT_ADMIN,
@@ -70,6 +71,8 @@ def run(args: argparse.Namespace) -> int:
     }
     logins = {part: kafka.client_of(part) for part in kafka.parts}
     patient = Patient(cluster=cluster, logins=logins, doors=doors, settings_file=args.settings, **sections)
-    found = examine(patient)
-    print(as_json(found) if args.json else "\n".join(as_lines(found)))
+    found = interruptible(lambda: examine(patient))
+    with suppress(BrokenPipeError):
+        # Who has read enough (`| head`) is told of errors all the same, by the status.
+        print(as_json(found) if args.json else "\n".join(as_lines(found)))
     return int(any(each.status is Status.ERROR for _, each in found))

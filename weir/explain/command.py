@@ -1,10 +1,11 @@
 """`weir explain`: why a request was decided as it was (docs/contract.md 4)."""
 
 import argparse
-from contextlib import ExitStack, closing
+from contextlib import closing
 from typing import Final
 
 from streaming.contract.errors import WeirError
+from weir.foreground import interruptible
 from weir.logs.times import EXPECTED
 from weir.options import add, add_cluster_options, add_flag, cluster_of, time_argument
 
@@ -51,21 +52,23 @@ def run(args: argparse.Namespace) -> int:
     if args.at is not None and args.subject is None:
         args.usage_error("--at belongs to --subject")
     # Here and not above: `weir --help` must not load a Kafka client, nor the laws.
-    from weir.explain.finding import find
-    from weir.explain.sources import FileSource, Source, TopicSource
+    from weir.explain.finding import Explanation, find
+    from weir.explain.sources import FileSource, TopicSource
     from weir.explain.words import as_json, lines
 
     at = time_argument("now") if args.at is None else args.at
-    with ExitStack() as held:
+
+    def found() -> Explanation:
         if args.decisions is not None:
-            source: Source = FileSource(args.decisions, args.events)
-        else:
-            source = held.enter_context(closing(TopicSource(cluster_of(args))))
-        try:
-            told = find(source, args.id, args.subject, at)
-            said = as_json(told) if args.json else "\n".join(lines(told))
-        except (TypeError, ValueError, LookupError, AttributeError, ArithmeticError) as error:
-            # Decisions are the job's, but a file may have been written by hand.
-            raise WeirError(f"the decision, or the one before it, cannot be read: {error!r}") from error
+            return find(FileSource(args.decisions, args.events), args.id, args.subject, at)
+        with closing(TopicSource(cluster_of(args))) as source:
+            return find(source, args.id, args.subject, at)
+
+    try:
+        told = interruptible(found)
+        said = as_json(told) if args.json else "\n".join(lines(told))
+    except (TypeError, ValueError, LookupError, AttributeError, ArithmeticError) as error:
+        # Decisions are the job's, but a file may have been written by hand.
+        raise WeirError(f"the decision, or the one before it, cannot be read: {error!r}") from error
     print(said)
     return 0

@@ -39,8 +39,8 @@ _BROKERS_OWN: Final = frozenset({62, 63, 70})
 _READ: Final = frozenset({PRODUCE, FETCH, METADATA}) | MUTATION_KEYS | _BROKERS_OWN
 _CLIENTS_MAX: Final = 100_000
 _RATES: Final = dict(zip((PUBLISHED, DISPATCHED), QUOTA_DIMENSIONS, strict=True))
-_BACK: Final = timedelta(minutes=30), timedelta(minutes=90)
-"""A file that goes back by so much has come to the hour that a zone has twice; by more: it is several."""
+_BACK: Final = timedelta(minutes=1), timedelta(minutes=90)
+"""A file that goes back by so much is in the hour that a zone has twice; by more: it is several."""
 
 
 class KafkaRequestLog(Source):

@@ -10,9 +10,10 @@ from typing import IO, Final, Self
 from streaming.contract.errors import BadEvent, WeirError
 from streaming.contract.events import MAX_AHEAD_MS, load_object
 from streaming.contract.topics import Cluster
-from streaming.kafka_io.reader import Reader
+from streaming.kafka_io.reader import Reader, Span
 from streaming.log.reading import is_parquet
 from streaming.log.writing import write_lines
+from weir.foreground import interruptible, unless_interrupted
 from weir.logs.dump_lines import Annotator, DumpSummary, History, Line, sent_once
 from weir.logs.times import BEGINNING_MS
 from weir.logs.topic_reader import TopicReader, records_of
@@ -49,8 +50,11 @@ def dump(
     # Of policies the job, too, takes what is committed alone.
     committed = Reader(cluster.bootstrap, cluster.client)
 
-    try:
-        spans = [s for topic in (topics.requests, topics.usage) for s in reader.spans(topic, from_ms, to_ms)]
+    def asked() -> list[Span]:
+        return [s for topic in (topics.requests, topics.usage) for s in reader.spans(topic, from_ms, to_ms)]
+
+    with unless_interrupted(reader.close), unless_interrupted(committed.close):
+        spans = interruptible(asked)
         for span in spans:
             if span.topic == topics.requests:
                 sent = sent_once(reader.messages(span), DumpSummary())
@@ -61,20 +65,18 @@ def dump(
             history.read_decisions(record.value for record in reader.read(span))
         history.place_others()
         policies = committed.spans(topics.policies, BEGINNING_MS, to_ms)
-        with SortedLines() as lines:
-            for each, by, is_policy in ((policies, committed, True), (spans, reader, False)):
-                annotator = Annotator(history, counts, is_policy=is_policy)
-                messages = (message for span in each for message in sent_once(by.messages(span), counts))
-                for line in (annotator.line(one) for message in messages for one in records_of(message)):
-                    if line is not None:
-                        lines.add(line)
-            texts = _objects(lines, counts) if is_parquet(out.name) else _told(lines, progress)
-            write_lines(str(out), texts)
-    except OSError as failure:
-        raise WeirError(f"the dump could not be sorted: {failure.strerror}") from failure
-    finally:
-        reader.close()
-        committed.close()
+        try:
+            with SortedLines() as lines:
+                for each, by, is_policy in ((policies, committed, True), (spans, reader, False)):
+                    annotator = Annotator(history, counts, is_policy=is_policy)
+                    messages = (message for span in each for message in sent_once(by.messages(span), counts))
+                    for line in (annotator.line(one) for message in messages for one in records_of(message)):
+                        if line is not None:
+                            lines.add(line)
+                texts = _objects(lines, counts) if is_parquet(out.name) else _told(lines, progress)
+                write_lines(str(out), texts)
+        except OSError as failure:
+            raise WeirError(f"the dump could not be sorted: {failure.strerror}") from failure
     return counts
 
 

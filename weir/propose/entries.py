@@ -17,7 +17,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from streaming.contract.names import QUOTA_GROUP_PREFIX, parse_subject, subject_of
+from streaming.contract.names import QUOTA_GROUP_PREFIX
 from streaming.contract.usage_events import DIMENSIONS
 from streaming.policy.concurrency_schema import LIMIT_MAX, MAX_DURATION_NS
 from streaming.policy.groups import QUOTA_DIMENSIONS
@@ -106,14 +106,9 @@ def _byte_rates(proposal: Proposal, measure: str, key: str, usual: Usual) -> Non
         peak = np.where(own, usual.peak, 0.0)
         default = entity_path({of: None})
         far = (number for number in usual.far if own[number])
-        for path, some in _default_first(peak, far, lambda number: _path(names[number]), default):
+        for path, some in _default_first(peak, far, lambda number: f"quotas[{names[number]}]", default):
             proposal.entries.setdefault(path, {})[key] = proposal.whole(usual.peak_of(some))
             proposal.note(path, measure, f"{of}s", usual, some)
-
-
-def _path(subject: str) -> str:
-    """Where a subject's quota stands; raises BadEvent: it is none."""
-    return f"quotas[{subject_of(*parse_subject(subject))}]"
 
 
 def _slots(proposal: Proposal, asked: Asked) -> None:

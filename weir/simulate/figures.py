@@ -142,4 +142,4 @@ def table(result: dict[str, Any]) -> list[str]:
 
 
 def _cell(value: float | None, width: int) -> str:
-    return f"{'-' if value is None else format(value, '.0f'):>{width}}"
+    return f" {'-' if value is None else format(value, '.0f'):>{width - 1}}"

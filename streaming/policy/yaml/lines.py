@@ -13,6 +13,7 @@ from typing import Any
 import yaml
 
 from streaming.contract.errors import ConfigError, Problem
+from streaming.contract.printable import printable
 
 # The C parser recurses on nesting and would end the process; policies nest six deep.
 MAX_DEPTH = 64
@@ -79,12 +80,8 @@ class YamlFile:
 
 def dotted(path: Path) -> str:
     """Write a path as users read it, on one line: `quotas[0].entity.user`."""
-    text = "".join(f"[{part}]" if isinstance(part, int) else f".{_on_one_line(part)}" for part in path)
+    text = "".join(f"[{part}]" if isinstance(part, int) else f".{printable(part)}" for part in path)
     return text.removeprefix(".") or WHOLE_FILE
-
-
-def _on_one_line(name: str) -> str:
-    return name if name.isprintable() else name.encode("unicode_escape").decode()
 
 
 def read_yaml(file: str) -> YamlFile:

@@ -3,7 +3,7 @@
 import os
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -94,14 +94,16 @@ def add_parser(subparsers):
     subparsers.add_parser("up").set_defaults(run=run)
 
 cli.import_module = lambda name: SimpleNamespace(add_parser=add_parser)
-sys.exit(cli.main(["up"]))
+sys.exit(cli.main([*sys.argv[2:], "up"]))
 """
 """A command that prints a line and ends with a status; with 3 it says why."""
 
 
-def ended(status: int, output: Any, errors: Any = subprocess.PIPE) -> tuple[int, str | None]:
+def ended(
+    status: int, output: Any, errors: Any = subprocess.PIPE, also: Sequence[str] = ()
+) -> tuple[int, str | None]:
     """Status and stderr of PRINTS, whose standard output goes there, and what it says of errors."""
-    words = [sys.executable, "-c", PRINTS, str(status)]
+    words = [sys.executable, "-c", PRINTS, str(status), *also]
     # Or each line would be written at once, and the first one end it.
     own = {**os.environ, "PYTHONUNBUFFERED": ""}
     done = subprocess.run(words, stdout=output, stderr=errors, text=True, timeout=30, check=False, env=own)
@@ -114,13 +116,13 @@ def test_a_full_disk_under_the_output_ends_with_1() -> None:
         assert ended(0, full) == (1, "weir: No space left on device\n")
 
 
-@pytest.mark.parametrize("status", [0, 1])
-def test_who_stops_reading_changes_no_status(status: int) -> None:
+@pytest.mark.parametrize(("status", "also"), [(0, []), (1, []), (0, ["--version"])])
+def test_who_stops_reading_changes_no_status(status: int, also: list[str]) -> None:
     """`weir doctor | head` has found an error all the same."""
     read, write = os.pipe()
     os.close(read)
     try:
-        assert ended(status, write) == (status, "")
+        assert ended(status, write, also=also) == (status, "")
     finally:
         os.close(write)
 
@@ -155,11 +157,15 @@ def test_messages_forge_no_lines(command: Any, capsys: Any) -> None:
     assert capsys.readouterr().err == "weir: kafka ended:\n  weir: done\\x1b\n"
 
 
-def test_interrupt_is_no_traceback(command: Any, capsys: Any) -> None:
-    """Ctrl-C where no command has taken over the signal."""
+def test_interrupt_is_no_traceback(
+    command: Any, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Ctrl-C where no command has taken over the signal, or while one is loaded."""
     command(raising(KeyboardInterrupt()))
     assert cli.main(["up"]) == 1
-    assert capsys.readouterr().err == "weir: interrupted\n"
+    monkeypatch.setattr(cli, "import_module", raising(KeyboardInterrupt()))
+    assert cli.main(["up"]) == 1
+    assert capsys.readouterr().err == "weir: interrupted\n" * 2
 
 
 def test_bad_rules_of_an_admin_api_end_with_2(tmp_path: Path, capsys: Any) -> None:

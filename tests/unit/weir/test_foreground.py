@@ -10,16 +10,23 @@ import stat
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from streaming.contract.errors import WeirError
+from streaming.kafka_io.policy_topic import PolicyLog
 from weir import cli, proxy_process
 from weir.commands import admin
 from weir.foreground import StopSignal, forget_ready_file, private_folder, write_ready_file
 
 KEPT = ("kafka", "up.lock")
+FILE = Path(__file__).parents[3] / "conf" / "policies.yaml"
+LOOKS = (
+    "bill --from -1h --to now", "doctor", "dump --out /dev/null", "explain --id x", "policy get",
+    "policy log", "policy mode track", f"policy apply {FILE}",
+)  # fmt: skip
 ANYWHERE = """
 import signal, sys
 from weir.foreground import StopSignal
@@ -135,7 +142,7 @@ def test_what_waits_for_others_has_its_result() -> None:
 @pytest.mark.parametrize(
     ("command", "status", "told"),
     [
-        *((command, 1, "weir: interrupted\n") for command in ("backlog", "top", "policy get", "policy log")),
+        *((command, 1, "weir: interrupted\n") for command in ("backlog", "top", *LOOKS)),
         *((f"{command} --watch", 0, "") for command in ("backlog", "top")),
     ],
 )
@@ -161,9 +168,10 @@ def test_a_question_holds_up_no_ctrl_c(
         raise WeirError("no answer")
 
     monkeypatch.setattr(StopSignal, "install", install)
-    reader = "streaming.kafka_io.policy_topic.PolicyReader"
-    monkeypatch.setattr(f"{reader}.read", read)
-    monkeypatch.setattr(f"{reader}.__exit__", lambda *_: closed.append(_))
+    monkeypatch.setattr("streaming.kafka_io.policy_topic.PolicyReader.read", read)
+    monkeypatch.setattr("streaming.kafka_io.reader.Reader.spans", read)
+    monkeypatch.setattr("streaming.kafka_io.reader.Reader.close", lambda *_: closed.append(_))
+    monkeypatch.setattr("weir.doctor.examination.examine", read)
     # What a shell runs in the background is born deaf to it.
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
@@ -191,6 +199,24 @@ def test_an_absent_kafka_holds_up_no_stop(
     words = [str(file)] if command == "send" else []
     assert cli.main([command, "--kafka", "127.0.0.1:1", *words]) == 1
     assert time.monotonic() - begun < 5 and capsys.readouterr().err == "weir: interrupted\n"
+
+
+def test_a_silent_pipe_holds_up_no_second_ctrl_c(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """`weir send /dev/stdin` that waits for a line went on until SIGKILL."""
+
+    def silent(_: object) -> Iterator[None]:
+        for _ in range(2):
+            signal.raise_signal(signal.SIGINT)
+        yield from ()
+
+    monkeypatch.setattr("weir.logs.send_lines.read_lines", silent)
+    monkeypatch.setattr("streaming.kafka_io.policy_topic.read_policies", lambda _: PolicyLog())
+    file = tmp_path / "events.jsonl"
+    file.touch()
+    assert cli.main(["send", "--kafka", "127.0.0.1:1", str(file)]) == 1
+    assert capsys.readouterr().err == "weir: interrupted\n"
 
 
 @pytest.mark.parametrize(

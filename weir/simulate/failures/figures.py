@@ -188,8 +188,8 @@ def table(result: Mapping[str, Any]) -> list[str]:
                 *head, _short(row["whose"]), _with(row["over"], row["over_percent"]), bound, verdict,
                 f"{row['beyond_for_s']:.0f} s", _with(row["missed"], row["missed_percent"]),
             ]  # fmt: skip
-        widths = [width for _, width in _CELLS[: len(cells) - 1]] + [0]
-        lines.append("".join(f"{cell:<{width}}" for cell, width in zip(cells, widths, strict=True)))
+        widths = [width - 1 for _, width in _CELLS[: len(cells) - 1]] + [0]
+        lines.append(" ".join(f"{cell:<{width}}" for cell, width in zip(cells, widths, strict=True)))
     told = ", ".join(f"{law}: {count}" for law, count in result["left_out"].items() if count)
     if told:
         lines.append(f"events left out, of those who want least: {told}")

@@ -1,6 +1,7 @@
 """`weir doctor` as a whole: all checks, whatever becomes of one, and how it is shown."""
 
 from collections.abc import Iterator
+from types import SimpleNamespace
 
 import orjson
 import pytest
@@ -127,3 +128,15 @@ def test_the_exit_status_tells_of_errors(
     assert seen[0].cluster.bootstrap == "b:1"
     assert doors["pulsar"] == Door(section="pulsar", address=("h", 2), given=True)
     assert doors["admin"] == Door(section="admin", address=("127.0.0.1", 18080), given=False)
+
+
+def test_errors_count_where_nobody_reads_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    """`weir doctor | head -3` of a large cluster: the status was 0."""
+
+    def gone(_: str) -> None:
+        raise BrokenPipeError
+
+    monkeypatch.setattr(examination, "examine", lambda _: FOUND)
+    monkeypatch.setattr("sys.stdout", SimpleNamespace(write=gone))
+    args = cli.build_parser("doctor").parse_args(["doctor"])
+    assert args.run(args) == 1

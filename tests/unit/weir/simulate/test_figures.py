@@ -81,7 +81,9 @@ def test_nothing_completed_is_null() -> None:
 
 
 def test_the_table_has_a_line_for_each_run(result: dict[str, Any]) -> None:
-    """All of one width, below one head."""
+    """All of one width, below one head; a long number stands apart all the same."""
     lines = table(result)
     assert len(lines) == 1 + len(result["runs"]) and len({len(line) for line in lines}) == 1
     assert lines[-1].startswith("broker-1: fixed")
+    large = figures(SHORT, [contender({"algorithm": "fixed", "fixed": {"limit": 10**9}})])
+    assert table(large)[1].split().count("1000000000") == 3

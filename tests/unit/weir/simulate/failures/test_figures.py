@@ -254,3 +254,5 @@ def test_the_table_names_what_is_exceeded() -> None:
     assert "121        exceeded by 30" in lines[1] and f"..{'x' * 26} " in lines[1] and "8 s" in lines[1]
     assert "none       no bound" in lines[2] and lines[3].endswith("not touched: because")
     assert lines[4].endswith(": dispatch: 7") and "'Several proxies'" in lines[5]
+    large = row | {"exceeded_by": 1_234_567.0}
+    assert "exceeded by 1,234,567 8 s" in table(result | {"rows": [large]})[1]
