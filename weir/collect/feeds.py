@@ -40,16 +40,20 @@ _SHARES: Final = {SHARE_READER.type: SHARE_READER}
 _BACKLOG: Final = (b'{"type":"backlog"', b'{"type":"backlog_action"')
 
 
+def watch_for(cluster: Cluster, topic: str, anew: Callable[[], None]) -> TopicWatch:
+    """Tells when a topic was made again; what else is wrong with topics the job says, and shows."""
+    return TopicWatch(
+        cluster, metrics=TopicMetrics(CollectorRegistry(), "collect"), logger=NO_LOG,
+        on_replaced=lambda name: anew() if name == topic else None,
+    )  # fmt: skip
+
+
 class _Feed(Generic[T]):
     """A topic, followed from `start` to `stop`; made again it is read from its start."""
 
     def __init__(self, cluster: Cluster, topic: str, tail: Tail[T]) -> None:
         self._topic, self._tail = topic, tail
-        # What is wrong with topics the job says, and shows.
-        self._watch = TopicWatch(
-            cluster, metrics=TopicMetrics(CollectorRegistry(), "collect"), logger=NO_LOG,
-            on_replaced=lambda name: tail.begin_anew() if name == topic else None,
-        )  # fmt: skip
+        self._watch = watch_for(cluster, topic, tail.begin_anew)
 
     def begin(self) -> None:
         """Begin to read; see `caught_up`."""
