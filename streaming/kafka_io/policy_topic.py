@@ -269,7 +269,7 @@ def differences(
 
 
 class PolicyReader:
-    """Reads the topic to its end, and later on from there; a context manager.
+    """Reads the topic to its end, and later on from there; a context manager, also again and again.
 
     Args:
         cluster: that holds it.
@@ -279,9 +279,10 @@ class PolicyReader:
     def __init__(self, cluster: Cluster, told_max: int = EARLIER_MAX) -> None:
         self.log = PolicyLog(told_max=told_max)
         """What has been read."""
-        self._bootstrap, self._topic = cluster.bootstrap, cluster.topics.policies
+        self._cluster, self._topic = cluster, cluster.topics.policies
         self._partitions = 0
-        self._reader = Reader(cluster.bootstrap, cluster.client, {"fetch.wait.max.ms": _FETCH_WAIT_MS})
+        self._read_to: dict[tuple[str, int], int] = {}
+        self._reader: Reader
 
     def read(self, timeout_s: float) -> PolicyLog:
         """Read to where the topic ends now; what was read before is not read again.
@@ -294,8 +295,8 @@ class PolicyReader:
             spans = self._reader.spans(self._topic, limit_s=min(timeout_s, ASK_LIMIT_S))
         except NoTopic as absent:
             raise WeirError(
-                f"there is no topic {self._topic} on {self._bootstrap}; start `weir up` or `weir job` there"
-                " first"
+                f"there is no topic {self._topic} on {self._cluster.bootstrap}; start `weir up` or `weir job`"
+                " there first"
             ) from absent
         self._partitions = len(spans)
         if any(map(self._reader.made_again, spans)):
@@ -315,11 +316,13 @@ class PolicyReader:
         """
         if self._partitions > 1:
             raise WeirError(
-                f"{self._topic} on {self._bootstrap} has {self._partitions} partitions, but versions"
+                f"{self._topic} on {self._cluster.bootstrap} has {self._partitions} partitions, but versions"
                 " count up in one order; one was expected, as `weir job` says with the commands that mend it"
             )
 
     def __enter__(self) -> Self:
+        own = {"fetch.wait.max.ms": _FETCH_WAIT_MS}
+        self._reader = Reader(self._cluster.bootstrap, self._cluster.client, own, self._read_to)
         return self
 
     def __exit__(self, *_: object) -> None:

@@ -194,6 +194,7 @@ def change_policies(
     actor: str = "",
     reason: str = "",
     timeout_s: float = TIMEOUT_S,
+    reader: PolicyReader | None = None,
 ) -> Attempt:
     """Read the topic, ask `decide` what to write, write it as one step, and read back that it counts.
 
@@ -202,6 +203,7 @@ def change_policies(
         decide: the topic as it is -> updates; called again if nothing could be written.
         origin, actor, reason: see `Author`.
         timeout_s: limit of all of it.
+        reader: one that may have read some of it, for who does this often.
 
     Raises:
         WeirError: no such topic, no answer in time, or others kept writing. If it is not known whether the
@@ -217,7 +219,7 @@ def change_policies(
     lost: WeirError | None = None
     attempt: Attempt | None = None
     slow = 0
-    with PolicyReader(cluster) as reader:
+    with reader or PolicyReader(cluster) as reader:
         log = reader.read(timeout_s)
         reader.check_order()
         # Mostly there is nothing to do, and then nobody else's turn need end.

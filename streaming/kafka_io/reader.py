@@ -56,16 +56,18 @@ class Reader:
         bootstrap: `HOST:PORT` of the cluster.
         client: librdkafka properties of our own connections.
         own: properties that are different here.
+        read_to: where `read_on` goes on, by topic and partition; kept up to date.
 
     Raises:
         WeirError: the library makes none, as where no thread is left for one.
     """
 
     def __init__(
-        self, bootstrap: str, client: Mapping[str, Any], own: Mapping[str, Any] | None = None
-    ) -> None:
+        self, bootstrap: str, client: Mapping[str, Any], own: Mapping[str, Any] | None = None,
+        read_to: dict[tuple[str, int], int] | None = None,
+    ) -> None:  # fmt: skip
         self._bootstrap = bootstrap
-        self._read_to: dict[tuple[str, int], int] = {}
+        self._read_to = {} if read_to is None else read_to
         properties = {
             **client,
             "bootstrap.servers": bootstrap,

@@ -145,13 +145,13 @@ def test_what_a_broker_carries_out_late_is_counted(
             assert desk.steps() == [("slow", "begun")]
             await asyncio.sleep(1.6)
             # Nobody answers yet.
-            await desk.collector._unsettled.settle()
+            await desk.settle()
             assert desk.steps() == [("slow", "begun")]
             for pid in kafka.pids:
                 os.kill(pid, signal.SIGCONT)
             async with asyncio.timeout(60):
                 while len(desk.steps()) < 2:
-                    await desk.collector._unsettled.settle()
+                    await desk.settle()
                     await asyncio.sleep(0.1)
             assert desk.steps() == [("slow", "begun"), ("slow", "done" if takes else "failed")]
             lost = desk.value("weir_backlog_evicted_messages_total", quota_type="size")

@@ -18,7 +18,7 @@ from wire_client import WireClient, errors
 
 from streaming.contract.topics import Cluster as Home
 from streaming.kafka_io.cluster_quotas import QuotaReader
-from streaming.kafka_io.policy_topic import read_policies
+from streaming.kafka_io.policy_topic import PolicyReader, read_policies
 from weir.collect.kafka import collect_once
 from weir.stack.kafka import java_command
 
@@ -79,10 +79,10 @@ def test_what_a_tool_sets_is_in_force(cluster: Cluster, proxy: ProxyThread, tool
     """Once collected it refuses, as long as it stands; what no law here has is left to the brokers."""
     name, home = fresh("tool"), Home(cluster.kafka.bootstrap, cluster.topics)
     path = f"quotas[client-id={name}]"
-    reader = QuotaReader(home, 10_000)
+    reader, policies = QuotaReader(home, 10_000), PolicyReader(home)
 
     def collected() -> object:
-        collect_once(reader, home, LIMIT_S)
+        collect_once(reader, policies, home, LIMIT_S)
         return read_policies(home).entries.get(path)
 
     try:

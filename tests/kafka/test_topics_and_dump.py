@@ -18,7 +18,7 @@ from streaming.contract.errors import WeirError
 from streaming.contract.topics import Cluster, Topics
 from streaming.contract.topics import Cluster as Home
 from streaming.kafka_io.cluster_quotas import QuotaReader
-from streaming.kafka_io.policy_topic import Update, read_policies
+from streaming.kafka_io.policy_topic import PolicyReader, Update, read_policies
 from streaming.kafka_io.policy_turn import change_policies
 from streaming.kafka_io.weir_topics import KEPT_MS
 from weir.bill.adding import bill
@@ -229,12 +229,12 @@ def test_a_bill_is_of_a_stretch_of_time(kafka: LocalKafka) -> None:
 def test_quotas_of_the_cluster_become_policies(kafka: LocalKafka) -> None:
     """Added, changed and removed ones follow; a file's entry wins and its removal lets them back."""
     cluster = cluster_for(kafka, "collect.")
-    reader = QuotaReader(Home(kafka.bootstrap), 10_000)
+    reader, policies = QuotaReader(Home(kafka.bootstrap), 10_000), PolicyReader(cluster)
     alice, bob = ("alice", None), ("bob", None)
     limit = plain(kafka).limit
 
     def round_() -> dict[str, Any]:
-        collect_once(reader, cluster, 20.0)
+        collect_once(reader, policies, cluster, 20.0)
         log = read_policies(Home(kafka.bootstrap, cluster.topics))
         # Other tests leave quotas on this broker.
         own = [path for path in log.entries if path.startswith(("quotas[user=alice]", "quotas[user=bob]"))]
@@ -255,7 +255,7 @@ def test_quotas_of_the_cluster_become_policies(kafka: LocalKafka) -> None:
         }
         # Brokers learn of quotas a little later.
         until(lambda: round_() == both, what="both")
-        assert collect_once(reader, cluster, 20.0) == 0
+        assert collect_once(reader, policies, cluster, 20.0) == 0
         apply(None)
         limit({alice: {rate: None, "producer_byte_rate": None}})
         one = {"quotas[user=bob]": ({"controller_mutation_rate": 1}, "kafka")}

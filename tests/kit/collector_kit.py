@@ -218,6 +218,11 @@ class Desk:
         """A check, the decisions on it, and what follows."""
         return await self.decide(await self.check())
 
+    async def settle(self) -> None:
+        """One look at what is unsettled."""
+        for stuck in (False, True):
+            await self.collector._unsettled.settle(stuck=stuck)
+
     def steps(self) -> list[tuple[str, str]]:
         """(subscription, step) of all actions so far."""
         return [(one.subscription, one.step) for one in self.actions]

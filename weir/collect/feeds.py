@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Final, Generic, TypeVar
 
 from confluent_kafka import Message
+from prometheus_client import CollectorRegistry
 
 from enforcer.core.feeds.complaints import Complaints
 from enforcer.core.feeds.decisions import decisions_in
@@ -24,7 +25,9 @@ from streaming.contract.fields import Fields
 from streaming.contract.names import namespace_of
 from streaming.contract.topics import Cluster
 from streaming.kafka_io.brokers_clock import BrokersClock
+from streaming.kafka_io.reader import NO_LOG
 from streaming.kafka_io.tail import Tail
+from streaming.kafka_io.topic_watch import TopicMetrics, TopicWatch
 from streaming.policy.policy_set import PolicySet
 from weir.logs.times import wall_ms
 
@@ -37,15 +40,25 @@ _SHARES: Final = {SHARE_READER.type: SHARE_READER}
 _BACKLOG: Final = (b'{"type":"backlog"', b'{"type":"backlog_action"')
 
 
-class _Feed(Generic[T]):
-    """A topic, followed from `start` to `stop`."""
+def watch_for(cluster: Cluster, topic: str, anew: Callable[[], None]) -> TopicWatch:
+    """Tells when a topic was made again; what else is wrong with topics the job says, and shows."""
+    return TopicWatch(
+        cluster, metrics=TopicMetrics(CollectorRegistry(), "collect"), logger=NO_LOG,
+        on_replaced=lambda name: anew() if name == topic else None,
+    )  # fmt: skip
 
-    _topic: str
-    _tail: Tail[T]
+
+class _Feed(Generic[T]):
+    """A topic, followed from `start` to `stop`; made again it is read from its start."""
+
+    def __init__(self, cluster: Cluster, topic: str, tail: Tail[T]) -> None:
+        self._topic, self._tail = topic, tail
+        self._watch = watch_for(cluster, topic, tail.begin_anew)
 
     def begin(self) -> None:
         """Begin to read; see `caught_up`."""
         self._tail.start(asyncio.get_running_loop())
+        self._watch.start()
 
     async def start(self) -> None:
         """As `begin`, and wait until what was there has been delivered.
@@ -66,6 +79,7 @@ class _Feed(Generic[T]):
 
     async def stop(self) -> None:
         """End it."""
+        self._watch.stop()
         await self._tail.stop(STOP_S)
 
 
@@ -81,11 +95,11 @@ class PolicyFeed(_Feed[PolicyChange]):
     """
 
     def __init__(self, cluster: Cluster, unusable: Callable[[], None]) -> None:
-        self._topic = cluster.topics.policies
+        topic = cluster.topics.policies
         clock = self.clock = BrokersClock(lambda: time.monotonic() * 1000, wall_ms)
-        self._policies = Policies(clock.now_ms, dated=lambda: clock.known)
-        complaints = Complaints(self._topic, unusable)
-        self._tail = policies_tail(cluster.properties, self._topic, self._policies, complaints)
+        policies = self._policies = Policies(clock.now_ms, dated=lambda: clock.known)
+        complaints = Complaints(topic, unusable)
+        super().__init__(cluster, topic, policies_tail(cluster.properties, topic, policies, complaints))
 
     def policies(self) -> PolicySet:
         """Those in force now."""
@@ -107,18 +121,19 @@ class DecisionFeed(_Feed[T]):
         self, cluster: Cluster, read: Callable[[Message, Callable[[str], None]], Sequence[T]],
         take: Callable[[T], None], unusable: Callable[[], None], back_ms: int,
     ) -> None:  # fmt: skip
-        self._topic = cluster.topics.decisions
-        complaints = Complaints(self._topic, unusable)
+        topic = cluster.topics.decisions
+        complaints = Complaints(topic, unusable)
 
         def deliver(found: list[T]) -> None:
             for one in found:
                 take(one)
 
         # Our own clock may be ahead of the brokers', and would leave out what was written just now.
-        self._tail = Tail(
-            cluster.properties, self._topic, back_ms=back_ms, from_newest=True,
+        tail = Tail(
+            cluster.properties, topic, back_ms=back_ms, from_newest=True,
             parse=lambda message: read(message, complaints), deliver=deliver,
         )  # fmt: skip
+        super().__init__(cluster, topic, tail)
 
 
 def shares_in(now_ms: Callable[[], int], message: Message, unusable: Callable[[str], None]) -> list[Share]:

@@ -18,11 +18,12 @@ from streaming.contract.errors import WeirError
 from streaming.contract.namespaces import Namespaces
 from streaming.contract.topics import Cluster
 from streaming.kafka_io.cluster_quotas import ORIGIN, QuotaReader
-from streaming.kafka_io.policy_topic import PolicyLog, Update, differences
+from streaming.kafka_io.policy_topic import PolicyLog, PolicyReader, Update, differences
 from streaming.kafka_io.policy_turn import change_policies
 from streaming.kafka_io.threads import use_threads
 from streaming.metrics_server import serve_metrics
 from weir.collect.backlogs import BacklogPart
+from weir.collect.feeds import watch_for
 from weir.foreground import write_ready_file
 from weir.settings import CollectSettings
 from weir.stack.topics import cluster_id
@@ -77,10 +78,17 @@ async def _quotas(
     Raises:
         WeirError: with `once`: the round failed.
     """
-    reader = QuotaReader(cluster, _REQUEST_MS)
+    reader, policies = QuotaReader(cluster, _REQUEST_MS), PolicyReader(cluster)
+
+    def begin_anew() -> None:
+        nonlocal policies
+        policies = PolicyReader(cluster)
+
+    watch = watch_for(cluster, cluster.topics.policies, begin_anew)
     while True:
         try:
-            await asyncio.to_thread(collect_once, reader, cluster, _REQUEST_MS / 1000)
+            await asyncio.to_thread(watch.look)
+            await asyncio.to_thread(collect_once, reader, policies, cluster, _REQUEST_MS / 1000)
         except WeirError as failure:
             if once:
                 raise
@@ -99,14 +107,14 @@ async def _quotas(
         await asyncio.sleep(settings.interval_ms / 1000)
 
 
-def collect_once(reader: QuotaReader, cluster: Cluster, timeout_s: float) -> int:
+def collect_once(reader: QuotaReader, policies: PolicyReader, cluster: Cluster, timeout_s: float) -> int:
     """One round: read both sides, publish the difference; returns the number of changes."""
     found = reader.read()
 
     def decide(log: PolicyLog) -> list[Update]:
         return differences(log, found, (ORIGIN,), override=False)
 
-    written = change_policies(cluster, decide, origin=ORIGIN, timeout_s=timeout_s)
+    written = change_policies(cluster, decide, origin=ORIGIN, timeout_s=timeout_s, reader=policies)
     for update in written.updates:
         logger.info("%s is now %s", update.path, "removed" if update.value is None else update.value)
     return len(written.updates)

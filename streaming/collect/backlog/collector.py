@@ -91,7 +91,7 @@ class BacklogCollector:
         Raises:
             TakenOver: another collector of this cluster has started since.
         """
-        settling = asyncio.create_task(self._settle())
+        settling = [asyncio.create_task(self._settle(stuck=one)) for one in (False, True)]
         try:
             while True:
                 began_s = time.monotonic()
@@ -99,7 +99,8 @@ class BacklogCollector:
                     checked()
                 await self._wait(began_s)
         finally:
-            settling.cancel()
+            for task in settling:
+                task.cancel()
             await self.actions.close()
             # Whoever has taken over settles them; this process may stand by for days.
             self._metrics.unsettled_evictions.set(0)
@@ -176,10 +177,10 @@ class BacklogCollector:
             if left_s <= _LOOK_S:
                 return
 
-    async def _settle(self) -> None:
+    async def _settle(self, *, stuck: bool) -> None:
         while True:
             try:
-                await self._unsettled.settle()
+                await self._unsettled.settle(stuck=stuck)
             except Exception:
                 logger.exception("evictions of an earlier run are not settled; tried again")
             await asyncio.sleep(_LOOK_S)

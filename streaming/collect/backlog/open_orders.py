@@ -104,14 +104,18 @@ class OpenOrders:
         """Whether one of a topic is not settled, or may not be."""
         return topic in self._topics or not self._known()
 
-    async def settle(self) -> None:
-        """End those that were begun long enough ago not to be under way any more."""
+    async def settle(self, *, stuck: bool) -> None:
+        """End those that were begun long enough ago not to be under way any more.
+
+        Args:
+            stuck: those that could not be settled before; else all others, which need not wait for them.
+        """
         if not self._known():
             return
         latest = self._wall_ms() - self._settings.order_timeout_ms
         due: dict[str, list[BacklogAction]] = {}
         for action in self._begun.values():
-            if action.ts <= latest:
+            if action.ts <= latest and (action.id in self._stuck) == stuck:
                 due.setdefault(action.topic, []).append(action)
         for topic, actions in due.items():
             try:

@@ -8,6 +8,7 @@ import math
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Final, NamedTuple, Self
+from urllib.parse import unquote
 
 from streaming.collect.pulsar.rest import namespace_path, part
 from streaming.contract.names import NAMESPACE, TOPIC, namespace_of
@@ -17,6 +18,7 @@ BYTES_MAX: Final = 2**53
 """Beyond it, an arithmetic of nanoseconds times bytes could overflow in the broker."""
 NONE: Final = -1
 PERIOD_MAX_S: Final = 60
+_ENCODED: Final = {ord("%"): "%25", ord(" "): "%20"}
 
 
 class Kind(StrEnum):
@@ -58,8 +60,9 @@ class Slot(NamedTuple):
         >>> Slot("a/b", "persistent://a/b/t", "eu/1", Kind.SUBSCRIPTION).name
         'subscriptionDispatchRate persistent://a/b/t eu/1'
         """
-        target = f"{self.topic} {self.subscription}".rstrip() if self.topic else self.namespace
-        return f"{self.kind} {target}"
+        # A topic's own name may hold spaces.
+        parts = self.kind, self.topic.translate(_ENCODED) or self.namespace, self.subscription
+        return " ".join(filter(None, parts))
 
     @classmethod
     def parse(cls, name: str) -> Self | None:
@@ -69,7 +72,8 @@ class Slot(NamedTuple):
         Slot(namespace='a/b', topic='', subscription='', kind=<Kind.PUBLISH: 'publishRate'>)
         """
         kind, _, target = name.partition(" ")
-        topic, _, subscription = target.partition(" ")
+        encoded, _, subscription = target.partition(" ")
+        topic = unquote(encoded)
         if kind not in tuple(Kind):
             return None
         if NAMESPACE.fullmatch(target):

@@ -129,10 +129,9 @@ class Pusher:
         self._crowded = len(ready) > PUSHES_MAX
         # Somebody else's and those of absent targets wait too, but for nothing of ours.
         self._metrics.waiting_pushes.set(
-            sum(self._later_ms.get(change.slot, 0) <= now_ms for change in due)
-            - len(ready[: PUSHES_MAX])
+            sum(self._later_ms.get(change.slot, 0) <= now_ms for change in due) - len(ready[:PUSHES_MAX])
         )
-        return ready[: PUSHES_MAX]
+        return ready[:PUSHES_MAX]
 
     def all_removals(self) -> list[Change]:
         """Taking away all of ours, limits of namespaces first."""

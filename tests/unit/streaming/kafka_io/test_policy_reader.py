@@ -49,6 +49,21 @@ def test_a_topic_made_again_says_alone_what_is_in_force(monkeypatch: pytest.Monk
         assert dict(reader.read(5).entries) == {}
 
 
+def test_who_comes_back_reads_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    """`weir collect kafka` read all policies each five seconds, and of very many it never came to the end."""
+    monkeypatch.setattr(policy_topic, "Reader", Stored)
+    reader, clients = PolicyReader(Cluster("127.0.0.1:1")), set[Reader]()
+    stored: list[Record] = []
+    monkeypatch.setattr(Stored, "records", stored, raising=False)
+    for number, path in enumerate((A, B)):
+        stored.append(record(path, 1, number))
+        with reader:
+            log = reader.read(5)
+            clients.add(reader._reader)
+        assert log.records == number + 1
+    assert set(log.entries) == {A, B} and len(clients) == 2
+
+
 def test_what_was_written_is_waited_for_within_the_limit(monkeypatch: pytest.MonkeyPatch) -> None:
     """Made again meanwhile, a topic never says it; `weir policy apply` asked a hundred times a second."""
     monkeypatch.setattr(policy_topic, "Reader", Stored)

@@ -1,6 +1,7 @@
-"""Decisions and actions on backlogs as they are read from `weir.decisions`."""
+"""What collectors follow: decisions and actions on backlogs as read, and topics that are made again."""
 
 import time
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -12,8 +13,12 @@ from streaming.columns.packed import pack
 from streaming.contract.backlog.actions import BacklogAction
 from streaming.contract.backlog.decisions import BacklogDecision
 from streaming.contract.topics import Cluster
+from streaming.kafka_io import topic_watch
+from streaming.kafka_io.tail import Tail
+from streaming.kafka_io.topic_watch import TopicWatch
+from streaming.kafka_io.weir_topics import TopicsSeen
 from weir.collect import feeds
-from weir.collect.feeds import PolicyFeed, backlogs_in, shares_in
+from weir.collect.feeds import DecisionFeed, PolicyFeed, backlogs_in, shares_in
 
 DECISION: dict[str, Any] = {
     "type": "backlog", "id": f"{NAME}-1.0", "ts": 5_000, "topic": TOPIC, "backlogSize": 103_900.0,
@@ -96,3 +101,28 @@ def test_shares_and_policies_go_by_the_brokers_clock(monkeypatch: pytest.MonkeyP
     clock.learn(65_100, time.monotonic() * 1000)
     (left,) = left_ms()
     assert 110_000 < left <= 120_000
+
+
+@pytest.mark.parametrize(
+    ("topic", "follow"),
+    [
+        ("weir.policies", lambda cluster: PolicyFeed(cluster, lambda: None)),
+        ("weir.decisions", lambda cluster: DecisionFeed(cluster, backlogs_in, print, lambda: None, 60_000)),
+    ],
+)
+async def test_a_topic_made_again_is_read_from_its_start(
+    monkeypatch: pytest.MonkeyPatch, topic: str, follow: Callable[[Cluster], Any]
+) -> None:
+    """With as many records as the former one it brought nothing: a collector kept the limits of that."""
+    ids, anew = {"weir.policies": "old", "weir.decisions": "old"}, list[str]()
+    monkeypatch.setattr(topic_watch, "look", lambda *_: TopicsSeen(faults=(), ids=dict(ids), partitions={}))
+    monkeypatch.setattr(TopicWatch, "start", TopicWatch.look)
+    monkeypatch.setattr(Tail, "start", lambda *_: None)
+    monkeypatch.setattr(Tail, "begin_anew", lambda tail: anew.append(tail._topic))
+    feed = follow(Cluster("127.0.0.1:1"))
+    feed.begin()
+    for name in (topic, *ids.keys() - {topic}):
+        ids[name] = "new"
+        feed._watch.look()
+        assert anew == [topic]
+    await feed.stop()

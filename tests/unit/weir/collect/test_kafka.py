@@ -1,11 +1,14 @@
-"""`weir collect kafka`: what a round of quotas that fails costs."""
+"""`weir collect kafka`: what a round of quotas that fails costs, and what it reads."""
 
 import asyncio
+from collections.abc import Callable
+from types import SimpleNamespace
 
 import pytest
 
 from streaming.contract.errors import WeirError
 from streaming.contract.topics import Cluster
+from streaming.kafka_io.policy_topic import PolicyReader
 from weir.collect import kafka as module
 from weir.settings import CollectSettings
 
@@ -21,6 +24,7 @@ async def test_a_round_of_quotas_that_fails_ends_nothing(monkeypatch: pytest.Mon
         return 0
 
     monkeypatch.setattr(module, "collect_once", collect)
+    monkeypatch.setattr(module, "watch_for", lambda *_: SimpleNamespace(look=lambda: True))
     settings = CollectSettings(interval_ms=100)
     rounds = asyncio.create_task(module._quotas(Cluster("x:1"), settings, done.set, once=False))
     ended = asyncio.create_task(done.wait())
@@ -32,3 +36,27 @@ async def test_a_round_of_quotas_that_fails_ends_nothing(monkeypatch: pytest.Mon
         failing.append(failure)
         with pytest.raises(type(failure)):
             await module._quotas(Cluster("x:1"), settings, done.set, once=True)
+
+
+async def test_policies_are_read_on_until_their_topic_is_made_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One with as many records as the former one would bring nothing, and its quotas never come back."""
+    readers = list[PolicyReader]()
+
+    def collect(_reader: object, policies: PolicyReader, *_: object) -> int:
+        readers.append(policies)
+        return 0
+
+    def watch_for(_cluster: object, topic: str, anew: Callable[[], None]) -> SimpleNamespace:
+        assert topic == "weir.policies"
+        return SimpleNamespace(look=lambda: anew() if len(readers) == 2 else None)
+
+    def done() -> None:
+        if len(readers) == 4:
+            raise EOFError
+
+    monkeypatch.setattr(module, "collect_once", collect)
+    monkeypatch.setattr(module, "watch_for", watch_for)
+    with pytest.raises(EOFError):
+        await module._quotas(Cluster("x:1"), CollectSettings(interval_ms=100), done, once=False)
+    first, second, third, fourth = readers
+    assert first is second is not third is fourth

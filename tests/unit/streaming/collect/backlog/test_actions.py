@@ -160,7 +160,7 @@ async def test_a_cluster_that_does_not_answer_and_a_defect_end_nothing() -> None
     cluster.before["carry_out"] = never
     await desk.round()
     await asyncio.sleep(0.11)
-    await desk.collector._unsettled.settle()
+    await desk.settle()
     assert desk.steps() == [("slow", "begun"), ("slow", "failed")]
     assert desk.actions[-1].reason == "no answer within 100 ms, and it was not carried out"
     del cluster.before["carry_out"]

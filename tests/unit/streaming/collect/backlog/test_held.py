@@ -36,7 +36,7 @@ async def test_what_a_broker_may_still_carry_out_is_settled_later(error: Excepti
     if later:
         cluster.read[TOPIC]["slow"] = 59
     await asyncio.sleep(0.11)
-    await desk.collector._unsettled.settle()
+    await desk.settle()
     assert desk.steps() == [("slow", "begun"), ("slow", "done" if later else "failed")]
     assert desk.actions[-1].reason == ("" if later else f"{error}, and it was not carried out")
     for outcome, count in (("done", later), ("failed", not later), ("put_off", 1)):

@@ -20,25 +20,20 @@ OLD = BacklogAction(
 )  # fmt: skip
 
 
-async def settled(desk: Desk) -> None:
-    """One look at what is unsettled."""
-    await desk.collector._unsettled.settle()
-
-
 @pytest.mark.parametrize(("entry", "step", "reason"), [(59, "done", ""), (58, "failed", NOT_DONE)])
 async def test_the_position_tells_whether_it_was_done(entry: int, step: str, reason: str) -> None:
     desk = Desk(FakeCluster(slow=entry))
     action = begun(OLD, now_ms() - 20_000)
     desk.collector.take(action)
-    await settled(desk)
+    await desk.settle()
     assert desk.actions == [], "the cluster was not looked at yet"
     await desk.check()
-    await settled(desk)
+    await desk.settle()
     (end,) = desk.actions
     assert end == replace(action, ts=end.ts, actor=NAME, step=step, reason=reason)
     assert desk.value(EXCEEDED, **PLACE, quota_type="size") == (step == "done")
     assert desk.value("weir_backlog_evicted_messages_total", quota_type="size") == 60 * (step == "done")
-    await settled(desk)
+    await desk.settle()
     assert len(desk.actions) == 1
 
 
@@ -49,12 +44,12 @@ async def test_until_then_nothing_is_evicted_from_its_topic() -> None:
     wall_ms = 115_000
     desk.collector.take(begun(OLD, 100_001))
     await desk.round()
-    await settled(desk)
+    await desk.settle()
     assert desk.actions == [] and cluster.read[TOPIC]["slow"] == -1
     assert desk.value("weir_backlog_evictions_total", quota_type="size", outcome="put_off") == 1
     assert desk.value("weir_backlog_unsettled_evictions") == 1
     wall_ms += 1
-    await settled(desk)
+    await desk.settle()
     await desk.round()
     assert desk.steps() == [("slow", "failed"), ("slow", "begun"), ("slow", "done")]
     assert desk.value("weir_backlog_unsettled_evictions") == 0
@@ -68,7 +63,7 @@ async def test_an_end_that_was_said_settles_it(step: str) -> None:
     desk.collector.take(action)
     desk.collector.take(action)
     desk.collector.take(replace(action, step=step))
-    await settled(desk)
+    await desk.settle()
     assert desk.actions == []
     assert desk.value(EXCEEDED, **PLACE, quota_type="size") == 0
 
@@ -83,7 +78,7 @@ async def test_an_end_that_is_said_while_the_cluster_is_asked_is_the_only_one() 
 
     cluster.before["passed"] = ended
     desk.collector.take(begun(OLD, 0))
-    await settled(desk)
+    await desk.settle()
     assert desk.actions == []
     assert desk.value(EXCEEDED, **PLACE, quota_type="size") == 0
 
@@ -95,7 +90,7 @@ async def test_other_clusters_and_blocks_of_producers_are_others_affairs() -> No
     desk.collector.take(replace(action, actor="collect-kafka-c2-0000000f"))
     desk.collector.take(replace(action, actor="p1", subscription="", how="hold"))
     desk.collector.take(replace(action, actor=NAME))
-    await settled(desk)
+    await desk.settle()
     assert desk.actions == []
 
 
@@ -114,7 +109,7 @@ async def test_what_is_not_there_any_more_is_not_known() -> None:
     await desk.check()
     desk.collector.take(begun(OLD, 0))
     desk.collector.take(replace(begun(OLD, 0), id="x/size/slow", upto=None))
-    await settled(desk)
+    await desk.settle()
     assert [(one.step, one.reason) for one in desk.actions] == [("failed", NOT_KNOWN)] * 2
 
 
@@ -127,14 +122,14 @@ async def test_while_nobody_answers_it_stays_and_is_asked_for_again() -> None:
 
     cluster.before["passed"] = away
     desk.collector.take(begun(OLD, 0))
-    await settled(desk)
+    await desk.settle()
     assert desk.actions == [] and desk.value("weir_backlog_unsettled_evictions") == 1
     cluster.before.clear()
     desk.log_fails = 1
-    await settled(desk)
+    await desk.settle()
     assert desk.actions == [] and desk.value("weir_backlog_unsettled_evictions") == 1
     assert desk.value("weir_backlog_evicted_messages_total", quota_type="size") == 0
-    await settled(desk)
+    await desk.settle()
     assert desk.steps() == [("slow", "done")]
 
 
@@ -143,10 +138,10 @@ async def test_a_clock_that_was_ahead_holds_no_longer_than_any_other() -> None:
     desk = Desk(FakeCluster(slow=-1), order_timeout_ms=100)
     await desk.check()
     desk.collector.take(begun(OLD, now_ms() + 10**10))
-    await settled(desk)
+    await desk.settle()
     assert desk.actions == []
     await asyncio.sleep(0.11)
-    await settled(desk)
+    await desk.settle()
     assert desk.steps() == [("slow", "failed")]
 
 
@@ -164,14 +159,43 @@ async def test_one_that_cannot_be_settled_keeps_no_other_back(caplog: pytest.Log
     desk.collector.take(replace(begun(OLD, 0), id="odd/size/slow", topic=odd))
     desk.collector.take(begun(OLD, 0))
     for _ in range(3):
-        await settled(desk)
+        await desk.settle()
     assert desk.steps() == [("slow", "done")]
     assert desk.value("weir_backlog_unsettled_evictions") == 1
     assert caplog.text.count("cannot be settled yet") == 1
     desk.collector._unsettled._stuck["odd/size/slow"] -= READ_BACK_MS / 1000
-    await settled(desk)
+    await desk.settle()
     assert [(one.topic, one.reason) for one in desk.actions[1:]] == [(odd, NOT_KNOWN)]
     assert desk.value("weir_backlog_unsettled_evictions") == 0
+
+
+async def test_one_that_could_not_be_settled_keeps_no_other_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Eight of a broker that was silent held what came later for two minutes, fifteen seconds each."""
+    monkeypatch.setattr("streaming.collect.backlog.collector._LOOK_S", 0.01)
+    cluster, odd = FakeCluster(slow=59), "persistent://acme/orders/odd"
+    desk = Desk(cluster)
+    again, other = asyncio.Event(), asyncio.Event()
+
+    async def silent() -> None:
+        if not cluster.calls[-1].endswith("/odd"):
+            other.set()
+        elif cluster.calls.count(cluster.calls[-1]) == 1:
+            raise WeirError("no answer")
+        else:
+            again.set()
+            await other.wait()
+
+    cluster.before["passed"] = silent
+    desk.collector.take(replace(begun(OLD, 0), id="odd/size/slow", topic=odd))
+    running = asyncio.create_task(desk.collector.run())
+    async with asyncio.timeout(5):
+        await again.wait()
+        desk.collector.take(begun(OLD, 0))
+        await other.wait()
+    await asyncio.sleep(0.1)
+    running.cancel()
+    await asyncio.gather(running, return_exceptions=True)
+    assert {(one.topic, one.step) for one in desk.actions} == {(odd, "failed"), (TOPIC, "done")}
 
 
 async def test_no_more_are_kept_than_is_set(monkeypatch: pytest.MonkeyPatch) -> None:
