@@ -7,12 +7,12 @@ from contextlib import ExitStack
 from http.client import HTTPConnection
 from pathlib import Path
 from urllib.parse import urlsplit
-from urllib.request import urlopen
 
 import pytest
 from admin_process_kit import Admin
 from cluster_kit import Cluster, fresh
 from proxy_kit import until
+from stack_kit import series_at
 
 from streaming.contract.topics import Cluster as Home
 from streaming.contract.topics import Topics
@@ -59,10 +59,8 @@ def send(admin: Admin, method: str, path: str, headers: dict[str, str], body: st
 
 def ended(admin: Admin, reason: str) -> float:
     """Connections that the process has ended for this reason."""
-    with urlopen(admin.ready["metrics"], timeout=10) as answer:
-        lines = answer.read().decode().splitlines()
-    head = f'weir_admin_connections_ended_total{{reason="{reason}"}} '
-    return sum(float(line.removeprefix(head)) for line in lines if line.startswith(head))
+    name = f'weir_admin_connections_ended_total{{reason="{reason}"}}'
+    return series_at(admin.ready["metrics"]).get(name, 0.0)
 
 
 @pytest.mark.parametrize(

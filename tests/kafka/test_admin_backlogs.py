@@ -4,7 +4,6 @@ import json
 import time
 from pathlib import Path
 from typing import Any
-from urllib.request import urlopen
 
 import orjson
 import pytest
@@ -14,6 +13,7 @@ from cluster_kit import Cluster
 from confluent_kafka import Producer
 from pack_kit import packed
 from proxy_kit import until
+from stack_kit import series_at
 
 from streaming.columns.packed import CONTENT_TYPE, HEADER
 from streaming.contract.topics import Cluster as Home
@@ -84,8 +84,7 @@ def test_what_stood_at_the_start_is_known_and_what_comes_is_followed(
 
         until(moved, what="what came since")
         assert stats()["backlogQuotaLimitSize"] == 700
-        with urlopen(admin.ready["metrics"], timeout=10) as answer:
-            assert b"weir_admin_backlog_rows 6.0" in answer.read()
+        assert series_at(admin.ready["metrics"])["weir_admin_backlog_rows"] == 6.0
 
 
 @pytest.mark.soak

@@ -8,8 +8,9 @@ from typing import Any, Final
 
 from cluster_kit import fresh
 from path_kit import SpreadPath
-from process_kit import series_at, weir_proxy
+from process_kit import weir_proxy
 from proxy_kit import until
+from stack_kit import series_at
 
 from weir.stack.kafka import free_port
 

@@ -142,6 +142,14 @@ def new_topics(where: str | Mapping[str, Any], *names: str, partitions: int = 1,
         made.result(COMMAND_LIMIT_S)
 
 
+def series_at(url: str, limit_s: float = 20.0) -> dict[str, float]:
+    """Every series of a page of metrics, by its name with labels; OSError after the limit."""
+    with urlopen(url, timeout=limit_s) as page:
+        lines = page.read().decode().splitlines()
+    rows = (line.rpartition(" ") for line in lines if line[:1] not in "#")
+    return {name: float(value) for name, _, value in rows}
+
+
 def records(bootstrap: str, topic: str, client: Mapping[str, Any] | None = None) -> Iterator[Record]:
     """All that stands on a topic, of packed records the rows."""
     with closing(TopicReader(bootstrap, client or {})) as reader:

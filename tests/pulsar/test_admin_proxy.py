@@ -5,7 +5,6 @@ import time
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
-from urllib.request import urlopen
 
 import pytest
 from admin_backlog_kit import decision, eviction
@@ -16,6 +15,7 @@ from cluster_kit import Cluster
 from confluent_kafka import Producer
 from proxy_kit import until
 from pulsar_kit import Admin, fresh
+from stack_kit import series_at
 
 from enforcer.control.backlog.stats import LIMITS
 from weir.stack.pulsar import LocalPulsar
@@ -42,10 +42,9 @@ def weir(pulsar: LocalPulsar, own: Cluster, tmp_path_factory: pytest.TempPathFac
 
 def shown(weir: Weir, name: str) -> float:
     """The only sample of a metric."""
-    with urlopen(weir.ready["metrics"], timeout=10) as answer:
-        lines = answer.read().decode().splitlines()
-    (line,) = (line for line in lines if line.startswith(f"{name}{{") or line.startswith(f"{name} "))
-    return float(line.rpartition(" ")[2])
+    seen = series_at(weir.ready["metrics"]).items()
+    (value,) = (value for key, value in seen if key.partition("{")[0] == name)
+    return value
 
 
 @pytest.mark.soak

@@ -6,7 +6,6 @@ are as many as in five minutes. So this shows what grows with days and names, no
 
 import re
 import time
-import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -18,7 +17,7 @@ from job_broker_kit import Broker
 from job_kit import Job
 from law_kit import T0, policy
 from month_kit import DAY_MS, DAYS, POLICIES, WEEK, Month, Readings, policies_of
-from stack_kit import until
+from stack_kit import series_at, until
 
 from benchmarks.kit.machine import process_tree
 from streaming.contract.topics import Cluster, Topics
@@ -81,7 +80,8 @@ class Installation:
 
     def figures(self) -> dict[str, float]:
         """Now."""
-        return self._memory() | self._disk() | self._state() | {"series": self._series()}
+        series = len(series_at(self._job["metrics"]))
+        return self._memory() | self._disk() | self._state() | {"series": series}
 
     def _memory(self) -> dict[str, float]:
         jvm, *workers = [memory_of(pid) for pid in process_tree(self._job["jvm_pid"])]
@@ -108,16 +108,10 @@ class Installation:
             for what, figure in (("rows", one.subjects + one.resting), ("state bytes", one.state_bytes))
         }
 
-    def _series(self) -> int:
-        return len(self._scrape())
-
     def total(self, name: str) -> float:
         """A metric of the job, all its series together."""
-        return sum(float(line.split()[-1]) for line in self._scrape() if re.match(rf"{name}[{{ ]", line))
-
-    def _scrape(self) -> list[str]:
-        with urllib.request.urlopen(self._job["metrics"], timeout=5) as answer:
-            return [line for line in answer.read().decode().splitlines() if not line.startswith("#")]
+        shown = series_at(self._job["metrics"]).items()
+        return sum(value for key, value in shown if key.partition("{")[0] == name)
 
 
 def memory_of(pid: int) -> int:
