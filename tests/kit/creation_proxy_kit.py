@@ -1,7 +1,6 @@
 """A Pulsar proxy in a thread that decides on partition mutations by itself: Kafka is away, it is alone."""
 
-import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 
@@ -36,7 +35,7 @@ class Limited:
             coordinator.local_decisions.set_proxies(1)
             coordinator.local_decisions.blind = False
 
-        self._in_loop(begin)
+        self.thread.do(begin)
 
     def limit(self, **value: Any) -> None:
         """Put a quota in force now; without values it is removed."""
@@ -45,7 +44,7 @@ class Limited:
             now = self.enforcement.context.clock.wall_ms()
             enforce(self.coordinator.policies, now, {f"quotas[user={self.user}]": value or None})
 
-        self._in_loop(apply)
+        self.thread.do(apply)
 
     def client(self, **options: Any) -> AbstractContextManager[pulsar.Client]:
         """A client of that user."""
@@ -80,7 +79,7 @@ class Limited:
             assert request.decision is not None
             balances.append(request.decision.tokens)
 
-        self._in_loop(charge)
+        self.thread.do(charge)
         (balance,) = balances
         assert balance is not None
         return balance
@@ -89,16 +88,6 @@ class Limited:
         """A metric `weir_creation_...`; 0 if it was never touched."""
         registry = self.thread.proxy.metrics.registry
         return registry.get_sample_value(f"weir_creation_{name}", labels) or 0.0
-
-    def _in_loop(self, work: Callable[[], None]) -> None:
-        done = threading.Event()
-
-        def run() -> None:
-            work()
-            done.set()
-
-        self.thread.call(run)
-        assert done.wait(10)
 
 
 @contextmanager

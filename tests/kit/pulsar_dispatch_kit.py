@@ -1,6 +1,5 @@
 """Dispatch limits in front of a real Pulsar, by a proxy whose policies a test sets: no Kafka, no job."""
 
-import threading
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
@@ -31,31 +30,25 @@ class Limited:
 
     def paths(self, changes: Mapping[str, Mapping[str, Any] | None]) -> None:
         """Policies from now on, by path."""
-        done = threading.Event()
 
         def apply() -> None:
             enforcement = self.proxy.proxy.enforcement
             enforce(enforcement.context.policies, enforcement.context.brokers_ms(), changes)
             enforcement.of(Dispatch).look()
             enforcement.of(Groups).look()
-            done.set()
 
-        self.proxy.call(apply)
-        assert done.wait(10)
+        self.proxy.do(apply)
 
     def overcount(self, permits: int) -> None:
         """Let the proxy believe that brokers have so many more for each consumer: they have lost them."""
-        done = threading.Event()
 
         def count() -> None:
             for connection in self.proxy.proxy.connections:
                 for part in connection._parts:
                     for consumer in part._consumers.values() if isinstance(part, DeliveryPart) else ():
                         consumer.permits.balance += permits
-            done.set()
 
-        self.proxy.call(count)
-        assert done.wait(10)
+        self.proxy.do(count)
 
     def sample(self, name: str, **labels: str) -> float:
         """A metric of its own; 0 if it was never touched."""
