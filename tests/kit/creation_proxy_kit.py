@@ -1,13 +1,12 @@
 """A Pulsar proxy in a thread that decides on partition mutations by itself: Kafka is away, it is alone."""
 
-from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager
 from typing import Any
 
 import pulsar
 from context_kit import enforce
 from pulsar_kit import client, fresh
-from pulsar_proxy_kit import PulsarThread, bare_proxy
+from pulsar_proxy_kit import PulsarThread
 
 from enforcer.laws.mutation.law import MutationQuotas
 from enforcer.laws.mutation.request import Request
@@ -88,14 +87,3 @@ class Limited:
         """A metric `weir_creation_...`; 0 if it was never touched."""
         registry = self.thread.proxy.metrics.registry
         return registry.get_sample_value(f"weir_creation_{name}", labels) or 0.0
-
-
-@contextmanager
-def deciding_proxy(service: str, own: dict[str, Any] | None = None) -> Iterator[PulsarThread]:
-    """Run one before a broker.
-
-    Args:
-        own: settings of section `pulsar`.
-    """
-    with bare_proxy(service, own=own, decide="local") as thread:
-        yield thread

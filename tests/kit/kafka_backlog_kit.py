@@ -78,27 +78,13 @@ class Looker(AbstractContextManager[Any]):
 
 def rules(*, size: int = NEVER, seconds: int = NEVER, precise: bool = True) -> Rules:
     """Quotas that evict."""
-    policy = "consumer_backlog_eviction"
-    return Rules(
-        size=Quota(limit=size, policy=policy),
-        age=Quota(limit=seconds, policy=policy),
-        precise_size=precise,
-        precise_age=precise,
-    )
+    limits = [Quota(limit=limit, policy="consumer_backlog_eviction") for limit in (size, seconds)]
+    return Rules(size=limits[0], age=limits[1], precise_size=precise, precise_age=precise)
 
 
 def plans(report: Backlog, **quotas: Any) -> list[EvictionPlan]:
     """What the law wants gone."""
-    return [
-        EvictionPlan(
-            subscription=line["subscription"],
-            ledger=line.get("ledger"),
-            entry=line.get("entry"),
-            entries=line.get("entries"),
-            before_publish_time=line.get("before_publish_time"),
-        )
-        for line in judge(report, rules(**quotas))["evict"]
-    ]
+    return [EvictionPlan(**line) for line in judge(report, rules(**quotas))["evict"]]
 
 
 class Lagging:

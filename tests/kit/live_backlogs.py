@@ -5,6 +5,7 @@ from typing import Any
 
 import orjson
 from confluent_kafka import OFFSET_BEGINNING, Consumer, Producer, TopicPartition
+from kafka_backlog_kit import full_name as full
 from proxy_kit import PolicyWriter
 from stack_kit import new_topics, read_all, series_at
 
@@ -91,12 +92,6 @@ class Backlogs:
 
     def _consumer(self, group: str) -> Consumer:
         return Consumer({"bootstrap.servers": self.kafka, "group.id": group, "enable.auto.commit": False})
-
-
-def full(topic: str) -> str:
-    """What the policies call it."""
-    tenant, namespace, name = topic.split(".", 2)
-    return f"persistent://{tenant}/{namespace}/{name}"
 
 
 def series(url: str, name: str, *labels: str) -> float | None:
