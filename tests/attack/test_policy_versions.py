@@ -36,17 +36,15 @@ def forge(cluster: Cluster, topics: Topics, path: str = PATH, rate: float = 1_00
 
 
 @pytest.fixture
-def apply(cluster: Cluster, topics: Topics, tmp_path: Path) -> Callable[[float], int]:
+def apply(options: list[str], tmp_path: Path) -> Callable[[float], int]:
     """Run `weir policy apply` with this rate for mallory; gives the exit status."""
-    settings, policies = tmp_path / "weir.yaml", tmp_path / "policies.yaml"
-    settings.write_text(f"kafka: {{topic_prefix: {topics.prefix}}}\n")
+    policies = tmp_path / "policies.yaml"
 
     def run(rate: float) -> int:
         policies.write_text(
             f"version: 1\nquotas: [{{entity: {{user: mallory}}, controller_mutation_rate: {rate}}}]\n"
         )
-        words = ["policy", "apply", str(policies), "--kafka", cluster.kafka.bootstrap]
-        return main([*words, "--settings", str(settings)])
+        return main(["policy", "apply", str(policies), *options])
 
     return run
 

@@ -227,13 +227,12 @@ def test_changes_are_seen_at_once_take_effect_in_two_seconds_and_stay(
 
 
 @pytest.mark.soak
-def test_writers_at_a_time_lose_nothing(cluster: Cluster, topics: Topics, tmp_path: Path) -> None:
+def test_writers_at_a_time_lose_nothing(
+    cluster: Cluster, topics: Topics, tmp_path: Path, options: list[str]
+) -> None:
     """Two processes of the API change one group's fields, and `weir policy apply` a quota, all at once."""
     policies = tmp_path / "policies.yaml"
     policies.write_text("version: 1\nquotas: [{entity: {user: a}, controller_mutation_rate: 5}]\n")
-    settings = tmp_path / "weir.yaml"
-    settings.write_text(f"kafka: {{topic_prefix: {topics.prefix}}}\n")
-    apply = ["apply", str(policies), "--kafka", cluster.kafka.bootstrap, "--settings", str(settings)]
     with (
         Admin(cluster.kafka.bootstrap, tmp_path / "one", topics.prefix, change_timeout_ms=20_000) as one,
         Admin(cluster.kafka.bootstrap, tmp_path / "two", topics.prefix, change_timeout_ms=20_000) as two,
@@ -250,7 +249,7 @@ def test_writers_at_a_time_lose_nothing(cluster: Cluster, topics: Topics, tmp_pa
         ]
         for thread in threads:
             thread.start()
-        applied = weir("policy", *apply)
+        applied = weir("policy", "apply", str(policies), *options)
         for thread in threads:
             thread.join(60)
         assert applied.returncode == 0, applied.stderr
@@ -270,18 +269,19 @@ def test_writers_at_a_time_lose_nothing(cluster: Cluster, topics: Topics, tmp_pa
 
 
 @pytest.mark.soak
-def test_changes_are_told_with_who_and_why(cluster: Cluster, topics: Topics, tmp_path: Path) -> None:
+def test_changes_are_told_with_who_and_why(
+    cluster: Cluster, topics: Topics, tmp_path: Path, options: list[str]
+) -> None:
     """By two tokens, one of which comes while it runs, and by a file; a refused attempt is logged."""
     bootstrap, tokens = cluster.kafka.bootstrap, tmp_path / "tokens.yaml"
-    policies, settings = tmp_path / "policies.yaml", tmp_path / "weir.yaml"
+    policies = tmp_path / "policies.yaml"
     policies.write_text("version: 1\nquotas: [{entity: {user: a}, controller_mutation_rate: 5}]\n")
-    settings.write_text(f"kafka: {{topic_prefix: {topics.prefix}}}\n")
     ops = "- {token: secret, role: operator, name: ops}"
     tokens.touch(0o600)
     tokens.write_text(f"tokens:\n{ops}\n- {{token: old, role: viewer}}\n")
 
     def policy(*words: str) -> list[str]:
-        done = weir("policy", *words, "--kafka", bootstrap, "--settings", str(settings), limit_s=120)
+        done = weir("policy", *words, *options, limit_s=120)
         assert done.returncode == 0, done.stderr
         return done.stdout.splitlines()
 

@@ -19,7 +19,6 @@ from streaming.contract.names import PROBE_SUFFIX
 from streaming.contract.topics import Cluster as Home
 from streaming.contract.topics import Topics
 from streaming.kafka_io.policy_topic import read_policies
-from weir.cli import main
 
 USER = "quotas[user=ANONYMOUS]"
 LIMITS = "controller_mutation_rate: 0.001, controller_mutation_burst: 1"
@@ -72,20 +71,6 @@ def world(cluster: Cluster, topics: Topics) -> Iterator[World]:
     config = replace(cluster.config(id=fresh("mode")), topics=topics)
     with Decider(cluster.kafka.bootstrap, topics) as decider, ProxyThread(config) as proxy:
         yield World(cluster, topics, proxy, decider)
-
-
-@pytest.fixture
-def weir(world: World, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Callable[..., list[str]]:
-    """Run a command against that installation; gives its lines of output."""
-    settings = tmp_path / "weir.yaml"
-    settings.write_text(f"kafka: {{topic_prefix: {world.topics.prefix}}}\n")
-
-    def run(*words: str) -> list[str]:
-        bootstrap = world.cluster.kafka.bootstrap
-        assert main([*words, "--kafka", bootstrap, "--settings", str(settings)]) == 0
-        return capsys.readouterr().out.splitlines()
-
-    return run
 
 
 def test_a_throttled_client_is_let_go_and_held_again(

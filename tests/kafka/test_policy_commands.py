@@ -37,7 +37,6 @@ from streaming.kafka_io.policy_turn import (
 )
 from streaming.kafka_io.writer import Transactions
 from streaming.policy.files import load_policies
-from weir.cli import main
 from weir.stack.kafka import free_port
 
 RELAY_HOST = "127.0.0.2"
@@ -60,21 +59,6 @@ quotas:
     controller_mutation_rate: 2
 resourcegroups: {rg1: {publishRateInMsgs: 100}}
 """
-
-
-@pytest.fixture
-def weir(
-    cluster: Cluster, topics: Topics, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> Callable[..., list[str]]:
-    """Run a command against that installation; gives its lines of output."""
-    settings = tmp_path / "weir.yaml"
-    settings.write_text(f"kafka: {{topic_prefix: {topics.prefix}}}\n")
-
-    def run(*words: str) -> list[str]:
-        assert main([*words, "--kafka", cluster.kafka.bootstrap, "--settings", str(settings)]) == 0
-        return capsys.readouterr().out.splitlines()
-
-    return run
 
 
 def written(tmp_path: Path, text: str) -> str:

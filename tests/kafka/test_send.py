@@ -17,14 +17,6 @@ from weir.stack.kafka import free_port
 EXAMPLES = Path(__file__).resolve().parents[2] / "conf" / "examples"
 
 
-@pytest.fixture
-def options(cluster: Cluster, topics: Topics, tmp_path: Path) -> list[str]:
-    """Options that lead a command to that installation."""
-    settings = tmp_path / "weir.yaml"
-    settings.write_text(f"kafka: {{topic_prefix: {topics.prefix}}}\n")
-    return ["--kafka", cluster.kafka.bootstrap, "--settings", str(settings)]
-
-
 def keyed(cluster: Cluster, topic: str) -> list[tuple[str, Any]]:
     """What stands on a topic: key, and the event or the bytes that are none."""
     reader = TopicReader(cluster.kafka.bootstrap, {})

@@ -62,6 +62,14 @@ def topics(cluster: Cluster, request: pytest.FixtureRequest) -> Topics:
 
 
 @pytest.fixture
+def options(cluster: Cluster, topics: Topics, tmp_path: Path) -> list[str]:
+    """Options that lead a command to that installation."""
+    settings = tmp_path / "weir.yaml"
+    settings.write_text(f"kafka: {{topic_prefix: {topics.prefix}}}\n")
+    return ["--kafka", cluster.kafka.bootstrap, "--settings", str(settings)]
+
+
+@pytest.fixture
 def proxy_with(cluster: Cluster) -> Iterator[Callable[..., ProxyThread]]:
     """Start proxies with other settings."""
     with ExitStack() as stack:
