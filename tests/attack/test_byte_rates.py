@@ -1,7 +1,6 @@
 """Byte rates and groups under attack: many connections, lies about counts, names nobody has."""
 
 import struct
-import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, suppress
@@ -18,6 +17,7 @@ from kafka_kit import build, decode
 from process_kit import MIB, proxy_process
 from proxy_kit import ProxyThread, until
 from stack_kit import new_topics
+from threaded import together
 from traffic_kit import batch, fetch_request, produce
 from wire_client import Closed, WireClient
 
@@ -90,15 +90,6 @@ def debt(proxy: ProxyThread, topic: str) -> float:
     return max(bucket.debt / bucket.rate for bucket in found.buckets if bucket is not None)
 
 
-def together(count: int, attack: Callable[[], None]) -> None:
-    """Run something in several threads."""
-    threads = [threading.Thread(target=attack) for _ in range(count)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(ATTACK_S + 20)
-
-
 def offset_of(cluster: Cluster, topic: str) -> int:
     """How many records a topic has."""
     with WireClient(cluster.kafka.bootstrap) as direct:
@@ -136,7 +127,7 @@ def test_one_connection_per_request(cluster: Cluster, guard: ProxyThread, group:
     """New connections owe what the old ones did: the limit holds, and one request more."""
     topic = group(publishRateInBytes=LIMIT)
     until_s = time.monotonic() + ATTACK_S
-    together(8, lambda: one_connection_per_request(guard, topic, until_s))
+    together(*[lambda: one_connection_per_request(guard, topic, until_s)] * 8)
     passed = offset_of(cluster, topic) * len(BATCH)
     assert 0.7 * LIMIT * ATTACK_S < passed <= LIMIT * (ATTACK_S + 1.0) + 2 * len(BATCH)
 
@@ -167,7 +158,7 @@ def test_a_byte_rate_of_a_user(cluster: Cluster, guard: ProxyThread) -> None:
     with WireClient(guard.bootstrap) as client:
         client.metadata([topic], 4, create=True)
     until_s = time.monotonic() + ATTACK_S
-    together(8, lambda: one_connection_per_request(guard, topic, until_s, name))
+    together(*[lambda: one_connection_per_request(guard, topic, until_s, name)] * 8)
     cluster.policies.put(path, None)
     assert offset_of(cluster, topic) * len(BATCH) <= LIMIT * (ATTACK_S + 1.0) + 2 * len(BATCH)
 
@@ -190,7 +181,7 @@ def test_many_fetches_at_once(cluster: Cluster, guard: ProxyThread, group: Calla
                 except TimeoutError:
                     return
 
-    together(40, attack)
+    together(*[attack] * 40)
     assert 0.5 * LIMIT * ATTACK_S < sum(got) <= LIMIT * (ATTACK_S + 1.0) + 3 * len(BATCH)
 
 

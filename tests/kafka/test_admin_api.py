@@ -2,7 +2,6 @@
 
 import getpass
 import json
-import threading
 import time
 from pathlib import Path
 from typing import Any
@@ -15,6 +14,7 @@ from confluent_kafka import Producer
 from pack_kit import packed
 from proxy_kit import until
 from stack_kit import series_at, weir
+from threaded import together
 
 from streaming.columns.packed import CONTENT_TYPE, HEADER
 from streaming.contract.topics import Cluster as Home
@@ -34,11 +34,7 @@ UNLIMITED = {
 def test_pulsar_admin_works_as_it_is(cluster: Cluster, topics: Topics, tmp_path: Path) -> None:
     """create, get, list, update, attach, detach, delete; what Pulsar refuses is refused with its words."""
     with Admin(cluster.kafka.bootstrap, tmp_path / "admin", topics.prefix) as admin:
-
-        def run(*words: str) -> str:
-            done = pulsar_admin(tmp_path, admin.url, *words)
-            return done.stdout.strip() if done.returncode == 0 else f"failed: {done.stderr}"
-
+        run = admin.run
         assert run("resourcegroups", "create", "rg1", "-mp", "300", "--byte-publish-rate", "1000000") == ""
         limits = UNLIMITED | {"publishRateInMsgs": 300, "publishRateInBytes": 1_000_000}
         assert json.loads(run("resourcegroups", "get", "rg1")) == limits
@@ -58,11 +54,7 @@ def test_pulsar_admin_works_as_it_is(cluster: Cluster, topics: Topics, tmp_path:
 def test_pulsar_admin_sets_dispatch_rates_as_it_is(cluster: Cluster, topics: Topics, tmp_path: Path) -> None:
     """Of namespaces, topics, subscriptions and brokers: set, get, what applies, remove."""
     with Admin(cluster.kafka.bootstrap, tmp_path / "admin", topics.prefix) as admin:
-
-        def run(*words: str) -> str:
-            done = pulsar_admin(tmp_path, admin.url, *words)
-            return done.stdout.strip() if done.returncode == 0 else f"failed: {done.stderr}"
-
+        run = admin.run
         def rate_of(*words: str) -> tuple[int, int]:
             """Messages and bytes of a rate that it shows."""
             shown = json.loads(run(*words))
@@ -243,15 +235,10 @@ def test_writers_at_a_time_lose_nothing(
             for rate in range(1, 6):
                 answers.append(admin.ask("PUT", f"{GROUPS}/rg1", {field: rate}))
 
-        threads = [
-            threading.Thread(target=change, args=(one, "publishRateInMsgs")),
-            threading.Thread(target=change, args=(two, "dispatchRateInMsgs")),
-        ]
-        for thread in threads:
-            thread.start()
-        applied = weir("policy", "apply", str(policies), *options)
-        for thread in threads:
-            thread.join(60)
+        applied, *_ = together(
+            lambda: weir("policy", "apply", str(policies), *options),
+            lambda: change(one, "publishRateInMsgs"), lambda: change(two, "dispatchRateInMsgs"),
+        )  # fmt: skip
         assert applied.returncode == 0, applied.stderr
         assert answers == [(204, "")] * 10
         log = read_policies(Home(cluster.kafka.bootstrap, topics))

@@ -8,7 +8,7 @@ from typing import Any
 import orjson
 import pytest
 from admin_backlog_kit import T, block, decision, eviction, report
-from admin_process_kit import Admin, pulsar_admin
+from admin_process_kit import Admin
 from cluster_kit import Cluster
 from confluent_kafka import Producer
 from pack_kit import packed
@@ -91,11 +91,7 @@ def test_what_stood_at_the_start_is_known_and_what_comes_is_followed(
 def test_pulsar_admin_sets_backlog_quotas_as_it_is(cluster: Cluster, topics: Topics, tmp_path: Path) -> None:
     """Of namespaces and topics: set, get, what applies, remove; and it reads the stats."""
     with Admin(cluster.kafka.bootstrap, tmp_path / "admin", topics.prefix) as admin:
-
-        def run(*words: str) -> str:
-            done = pulsar_admin(tmp_path, admin.url, *words)
-            return done.stdout.strip() if done.returncode == 0 else f"failed: {done.stderr}"
-
+        run = admin.run
         hold, size, age = ("--policy", "producer_request_hold"), "destination_storage", "message_age"
         n, words = ("namespaces", "set-backlog-quota", "acme/orders"), ("-lt", "1h", "-t", age)
         assert run("namespaces", "get-backlog-quotas", "acme/orders") == ""

@@ -28,6 +28,7 @@ from consuming_kit import (
 from counted_kit import Counted, count_by, full_name, wall_ms
 from kafka import KafkaConsumer
 from proxy_kit import ProxyThread, until
+from threaded import together
 from tls_kit import Way
 from traffic_kit import batch
 
@@ -164,11 +165,7 @@ def rates_beside(cluster: Cluster, proxy_with: Start) -> tuple[float, float]:
     def consume(group: str, count: int) -> None:
         found[group] = confluent(running.bootstrap, group, topic, count, **{"client.id": group})
 
-    threads = [threading.Thread(target=consume, args=each) for each in ((small, 100), (hungry, 330))]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    together(lambda: consume(small, 100), lambda: consume(hungry, 330))
     # While both read, but for the first periods, in which they find their turns.
     since = max(arrivals[0][0] for arrivals in found.values()) + 2
     until = min(arrivals[-1][0] for arrivals in found.values())
@@ -266,11 +263,7 @@ def test_groups_with_one_client_id(cluster: Cluster, proxy_with: Start) -> None:
     def consume(group: str, topic: str) -> None:
         found[group] = confluent(running.bootstrap, group, topic, 60)
 
-    threads = [threading.Thread(target=consume, args=pair) for pair in zip(groups, topics, strict=True)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    together(*(partial(consume, *pair) for pair in zip(groups, topics, strict=True)))
     assert found[groups[0]][-1][0] - found[groups[0]][0][0] > 1.0
     assert {delivered.place[2] for delivered in counted.delivered} == {groups[0]}
     assert ambiguous(running) == 0

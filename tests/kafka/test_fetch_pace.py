@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from itertools import pairwise
 from typing import Any
 
@@ -12,6 +12,7 @@ from cluster_kit import Cluster, fresh
 from confluent_kafka import Consumer
 from proxy_kit import ProxyThread, until
 from stack_kit import new_topics
+from threaded import together
 from traffic_kit import batch, produce
 from wire_client import WireClient
 
@@ -93,9 +94,8 @@ def test_consumers_that_ask_for_much_read_evenly(
 ) -> None:
     """No gap of seconds, and all of the rate, whatever they ask for at once or wait for: both at a time."""
     names = [limited(cluster, proxy, by) for by in ("user", "group")]
-    with ThreadPoolExecutor() as pool:
-        read = [pool.submit(arrivals, proxy.bootstrap, f"acme.{name}.t", name, **settings) for name in names]
-    for found in (one.result() for one in read):
+    reads = (partial(arrivals, proxy.bootstrap, f"acme.{name}.t", name, **settings) for name in names)
+    for found in together(*reads):
         began = found[0][0]
         gaps = [later - earlier for (earlier, _), (later, _) in pairwise(found)]
         size = sum(size for at, size in found if at - began >= BEGUN_S)

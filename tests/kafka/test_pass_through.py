@@ -1,10 +1,10 @@
 """Traffic that no rule touches passes unharmed (docs/protocol_notes.md 3)."""
 
 import asyncio
-import threading
 import time
 import uuid
 from collections.abc import Callable
+from functools import partial
 from random import Random
 from typing import Any
 
@@ -18,6 +18,7 @@ from kafka.protocol.consumer import FetchRequest
 from kafka.protocol.metadata import metadata
 from kafka_kit import build
 from proxy_kit import ProxyThread, until
+from threaded import together
 from wire_client import WireClient
 
 from enforcer.core.settings import AutoCreation
@@ -226,21 +227,12 @@ def test_auto_creation_passes_by_setting(
 
 def test_many_connections_at_once(cluster: Cluster, proxy: ProxyThread) -> None:
     """Pipelined requests on many connections get their own answers in order."""
-    errors: list[BaseException] = []
 
     def work(number: int) -> None:
-        try:
-            with WireClient(proxy.bootstrap, f"many-{number}") as client:
-                for correlation_id in range(200):
-                    client.send(metadata.MetadataRequest(version=5, topics=[]), correlation_id)
-                for correlation_id in range(200):
-                    assert int.from_bytes(client.receive_frame()[:4], "big") == correlation_id
-        except BaseException as error:  # noqa: BLE001  # shown by the test's own thread
-            errors.append(error)
+        with WireClient(proxy.bootstrap, f"many-{number}") as client:
+            for correlation_id in range(200):
+                client.send(metadata.MetadataRequest(version=5, topics=[]), correlation_id)
+            for correlation_id in range(200):
+                assert int.from_bytes(client.receive_frame()[:4], "big") == correlation_id
 
-    threads = [threading.Thread(target=work, args=(number,)) for number in range(20)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(30)
-    assert not errors
+    together(*(partial(work, number) for number in range(20)))

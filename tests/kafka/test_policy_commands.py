@@ -1,6 +1,5 @@
 """`weir policy apply` and `get` on a real broker."""
 
-import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
@@ -14,6 +13,7 @@ from cluster_kit import Cluster, fresh
 from confluent_kafka import Producer
 from proxy_kit import ProxyThread, until
 from relay_kit import CommitRelay
+from threaded import together
 
 from streaming.contract.errors import WeirError
 from streaming.contract.topics import Cluster as Home
@@ -158,22 +158,15 @@ def counted(log: PolicyLog) -> list[Update]:
 
 def test_writers_at_a_time_lose_nothing(cluster: Cluster, topics: Topics) -> None:
     """Two of them add one each, again and again; every addition counts."""
-    bootstrap, failures = cluster.kafka.bootstrap, []
+    home = Home(cluster.kafka.bootstrap, topics)
 
     def write(origin: str) -> None:
-        try:
-            for _ in range(3):
-                change_policies(Home(bootstrap, topics), counted, origin=origin)
-        except WeirError as error:
-            failures.append(error)
+        for _ in range(3):
+            change_policies(home, counted, origin=origin)
 
-    threads = [threading.Thread(target=write, args=(origin,)) for origin in ("apply", "kafka")]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(60)
-    log = read_policies(Home(bootstrap, topics))
-    assert (failures, log.entries["resourcegroups.rg1"]["publishRateInMsgs"]) == ([], 6)
+    together(lambda: write("apply"), lambda: write("kafka"))
+    log = read_policies(home)
+    assert log.entries["resourcegroups.rg1"]["publishRateInMsgs"] == 6
     assert (log.records, log.newest_version, log.bad_records) == (6, 7, 0)
 
 

@@ -82,6 +82,11 @@ class Admin:
         finally:
             connection.close()
 
+    def run(self, *words: str) -> str:
+        """What `pulsar_admin` says, or that and why it failed."""
+        done = pulsar_admin(self._log.parent, self.url, *words)
+        return done.stdout.strip() if done.returncode == 0 else f"failed: {done.stderr}"
+
     def __enter__(self) -> Self:
         with self._log.open("wb") as log:
             self._process = subprocess.Popen(self._command, stdout=log, stderr=log)
