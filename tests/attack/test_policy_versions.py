@@ -10,8 +10,8 @@ import orjson
 import pytest
 from admin_process_kit import Admin
 from cluster_kit import Cluster
-from confluent_kafka import Producer
 from proxy_kit import Decider, ProxyThread, until
+from stack_kit import put
 
 from streaming.contract.topics import Cluster as Home
 from streaming.contract.topics import Topics
@@ -30,9 +30,7 @@ def forge(cluster: Cluster, topics: Topics, path: str = PATH, rate: float = 1_00
     """Write a policy as whoever may write to the topic can."""
     value = {"controller_mutation_rate": rate} if path == PATH else {"publishRateInMsgs": rate}
     event = {"type": "policy", "path": path, "value": value, **fields}
-    producer = Producer({"bootstrap.servers": cluster.kafka.bootstrap})
-    producer.produce(topics.policies, key=path, value=orjson.dumps(event))
-    assert producer.flush(20) == 0
+    put(cluster.kafka.bootstrap, topics.policies, event, key=path)
 
 
 @pytest.fixture

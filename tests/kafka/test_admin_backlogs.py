@@ -5,15 +5,13 @@ import time
 from pathlib import Path
 from typing import Any
 
-import orjson
 import pytest
 from admin_backlog_kit import T, block, decision, eviction, report
 from admin_process_kit import Admin
 from cluster_kit import Cluster
-from confluent_kafka import Producer
 from pack_kit import packed
 from proxy_kit import until
-from stack_kit import series_at
+from stack_kit import put, series_at
 
 from streaming.columns.packed import CONTENT_TYPE, HEADER
 from streaming.contract.topics import Cluster as Home
@@ -26,11 +24,8 @@ PACKED = {HEADER: CONTENT_TYPE}
 
 def sent(cluster: Cluster, topic: str, *records: dict[str, Any], pack: bool = False) -> None:
     """Records that are there when this returns."""
-    producer = Producer({"bootstrap.servers": cluster.kafka.bootstrap})
-    values = packed(records) if pack else [orjson.dumps(each) for each in records]
-    for value in values:
-        producer.produce(topic, value, headers=PACKED if pack else None)
-    assert producer.flush(10) == 0
+    values: Any = packed(records) if pack else records
+    put(cluster.kafka.bootstrap, topic, *values, headers=PACKED if pack else None)
 
 
 @pytest.mark.soak

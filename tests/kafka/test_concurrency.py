@@ -12,11 +12,12 @@ from typing import Any
 import orjson
 import pytest
 from cluster_kit import Cluster, fresh
-from confluent_kafka import Consumer, Producer
+from confluent_kafka import Consumer
 from kafka.protocol.producer import ProduceResponse
 from limited_broker import FIXED, LIMIT, Start, World, partition, worlds
 from patient_load import PATIENCE_S, Load, read_all
 from proxy_kit import ProxyThread, until
+from stack_kit import put
 from tls_kit import Way
 from wire_client import WireClient, errors
 
@@ -174,9 +175,7 @@ def test_the_brain_away_and_back(start: Start, monkeypatch: pytest.MonkeyPatch) 
         "type": "limit", "id": "l1", "ts": time.time_ns() // 1_000_000, "partition": name,
         "algorithm": "aimd", "limit": 3, "estimated_limit": 3.0,
     }  # fmt: skip
-    writer = Producer({"bootstrap.servers": world.cluster.kafka.bootstrap, "log_level": "0"})
-    writer.produce(world.topics.decisions, orjson.dumps(decided), key=name)
-    writer.flush(20)
+    put(world.cluster.kafka.bootstrap, world.topics.decisions, decided, key=name)
     until(lambda: found.limiter.limit == 3, what="the job's limit")
     assert metric(world.proxy, "weir_concurrency_local") == 0
     assert metric(world.proxy, "weir_concurrency_samples_total", what="sent") > 0

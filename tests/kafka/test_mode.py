@@ -10,8 +10,8 @@ from typing import Any
 import orjson
 import pytest
 from cluster_kit import Cluster, fresh
-from confluent_kafka import Producer
 from proxy_kit import Decider, PolicyWriter, ProxyThread, until
+from stack_kit import put
 from wire_client import WireClient, errors
 
 from enforcer.laws.mutation.local_decisions import LocalDecisions
@@ -109,11 +109,8 @@ def test_nobody_is_limited_by_policies_that_are_only_tried(world: World) -> None
     world.until_limited()
     own = world.admissions()[-1]
     tried = {**own, "tokens": -1e6, "outcome": "reject", "throttle_time_ms": 10**6, "candidate": "stricter"}
-    producer = Producer({"bootstrap.servers": world.cluster.kafka.bootstrap})
-    for at_ms in range(3):
-        said = {**tried, "id": f"tried-{at_ms}", "ts": own["ts"] + at_ms}
-        producer.produce(world.topics.decisions, orjson.dumps(said), own["subject"])
-    assert producer.flush(20) == 0
+    said = [{**tried, "id": f"tried-{at_ms}", "ts": own["ts"] + at_ms} for at_ms in range(3)]
+    put(world.cluster.kafka.bootstrap, world.topics.decisions, *said, key=own["subject"])
     assert world.create() == 0
     # Decisions are read in order: once its own is read, those are too.
     until(lambda: not local_of(world).tail, what="nothing undecided")

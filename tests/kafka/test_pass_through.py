@@ -18,6 +18,7 @@ from kafka.protocol.consumer import FetchRequest
 from kafka.protocol.metadata import metadata
 from kafka_kit import build
 from proxy_kit import ProxyThread, until
+from stack_kit import put
 from threaded import together
 from wire_client import WireClient
 
@@ -67,9 +68,7 @@ def test_librdkafka(cluster: Cluster, proxy: ProxyThread, acks: str) -> None:
     """librdkafka with every acks setting; acks=0 has no responses and must not shift the others'."""
     topic = fresh("rdkafka")
     # Its partitions are there once this one is: with acks=0 a broker drops without a word what comes before.
-    first = Producer({"bootstrap.servers": cluster.kafka.bootstrap})
-    first.produce(topic, b"first")
-    assert first.flush(10) == 0
+    put(cluster.kafka.bootstrap, topic, b"first")
     producer = Producer({"bootstrap.servers": proxy.bootstrap, "acks": acks})
     for number in range(COUNT):
         producer.produce(topic, b"%d" % number)
@@ -132,11 +131,8 @@ def test_large_records_both_ways(cluster: Cluster, proxy: ProxyThread) -> None:
 def test_a_slow_reader_gets_every_byte(cluster: Cluster, proxy: ProxyThread) -> None:
     """A response of many megabytes, read in fits and starts, is the broker's; much of it moved past us."""
     topic = fresh("moved")
-    producer = Producer({"bootstrap.servers": cluster.kafka.bootstrap, "compression.type": "none"})
     rng = Random(13)
-    for _ in range(30):
-        producer.produce(topic, rng.randbytes(900_000), partition=0)
-    assert producer.flush(20) == 0
+    put(cluster.kafka.bootstrap, topic, *(rng.randbytes(900_000) for _ in range(30)), partition=0)
     admin = AdminClient({"bootstrap.servers": cluster.kafka.bootstrap})
     found = admin.describe_topics(TopicCollection([topic]))[topic].result(10).topic_id
     halves = (found.get_most_significant_bits(), found.get_least_significant_bits())

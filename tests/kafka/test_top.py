@@ -5,6 +5,7 @@ import subprocess
 import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
+from functools import partial
 from http.client import HTTPConnection
 from pathlib import Path
 from typing import Any
@@ -16,7 +17,6 @@ import pytest
 import stack_kit
 from admin_process_kit import Admin
 from cluster_kit import Cluster, fresh
-from confluent_kafka import Producer
 from pack_kit import packed
 from proxy_kit import ProxyThread, until
 from wire_client import WireClient, errors
@@ -99,18 +99,13 @@ def test_every_law_is_in_the_list(
 ) -> None:
     """Decisions and events, single and packed; the API shows them by the same view."""
     now = time.time_ns() // 1_000_000
-    producer = Producer({"bootstrap.servers": cluster.kafka.bootstrap})
+    write = partial(stack_kit.put, cluster.kafka.bootstrap)
     for path, value in said.POLICIES.items():
-        change = {"type": "policy", "ts": 1, "path": path, "value": value}
-        producer.produce(topics.policies, orjson.dumps(change), key=path)
+        write(topics.policies, {"type": "policy", "ts": 1, "path": path, "value": value}, key=path)
     debt = said.admission(now, tokens=-60.0, throttle_time_ms=600_000, rejected=["t9"])
-    for decision in (said.dispatch(now, 25, 600_000), said.slots(now, 20), said.backlog(now, 1_500)):
-        producer.produce(topics.decisions, orjson.dumps(decision))
-    for pack in packed([debt]):
-        producer.produce(topics.decisions, pack, headers={HEADER: CONTENT_TYPE}, key="user=alice")
-    for event in (said.usage(now, "p1", 900, throttled_ms=5_000), said.latency(now, 19)):
-        producer.produce(topics.usage, orjson.dumps(event))
-    assert producer.flush(20) == 0
+    write(topics.decisions, said.dispatch(now, 25, 600_000), said.slots(now, 20), said.backlog(now, 1_500))
+    write(topics.decisions, *packed([debt]), headers={HEADER: CONTENT_TYPE}, key="user=alice")
+    write(topics.usage, said.usage(now, "p1", 900, throttled_ms=5_000), said.latency(now, 19))
     assert main(["top", *options, "--json"]) == 0
     rows = {row["law"]: row for row in json.loads(capsys.readouterr().out)}
     for law, waits in (

@@ -8,8 +8,8 @@ from typing import Any
 import orjson
 import pytest
 from bench_kit import TOPICS, WAIT_S, Bench, Event, bench
-from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
-from stack_kit import series_at
+from confluent_kafka.admin import AdminClient
+from stack_kit import alter, series_at
 
 from streaming.job.checkpoint_name import LAYOUT
 from streaming.kafka_io.weir_topics import TIMESTAMP_TYPE
@@ -25,10 +25,8 @@ POLICIES: dict[str, dict[str, Any]] = {
 
 def clock(made: Bench, kind: str) -> None:
     """Whose time records of `weir.usage` have from now on."""
-    entry = ConfigEntry(TIMESTAMP_TYPE, kind, incremental_operation=AlterConfigOpType.SET)
-    topic = ConfigResource(ResourceType.TOPIC, TOPICS.usage, incremental_configs=[entry])
     admin = AdminClient({"bootstrap.servers": made.bootstrap})
-    admin.incremental_alter_configs([topic])[topic].result(WAIT_S)
+    alter(admin, TOPICS.usage, {TIMESTAMP_TYPE: kind}).result(WAIT_S)
 
 
 def report(made: Bench, at_ms: int = 0) -> None:

@@ -12,12 +12,12 @@ from typing import Any
 
 import orjson
 import pytest
-from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
+from confluent_kafka.admin import AdminClient
 from job_broker_kit import Broker
 from job_kit import Job
 from law_kit import T0, policy
 from month_kit import DAY_MS, DAYS, POLICIES, WEEK, Month, Readings, policies_of
-from stack_kit import series_at, until
+from stack_kit import alter, series_at, until
 
 from benchmarks.kit.machine import process_tree
 from streaming.contract.topics import Cluster, Topics
@@ -64,12 +64,7 @@ def shorten(bootstrap: str) -> None:
     for name in TOPICS.all():
         key = COMPACTION_LAG_MS if name == TOPICS.policies else RETENTION_MS
         settings = {key: 7 * day_ms, "segment.ms": day_ms, "min.cleanable.dirty.ratio": 0.1}
-        entries = [
-            ConfigEntry(key, str(value), incremental_operation=AlterConfigOpType.SET)
-            for key, value in settings.items()
-        ]
-        resource = ConfigResource(ResourceType.TOPIC, name, incremental_configs=entries)
-        admin.incremental_alter_configs([resource])[resource].result(WAIT_S)
+        alter(admin, name, settings).result(WAIT_S)
 
 
 class Installation:
