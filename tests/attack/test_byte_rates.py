@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from broker_fixtures import apart
+from broker_fixtures import apart, own_cluster
 from cluster_kit import Cluster, fresh
 from kafka.protocol.consumer import FetchResponse
 from kafka.protocol.metadata import MetadataRequest
@@ -29,13 +29,7 @@ BATCH = batch(1, size=40_000)
 ATTACK_S = 3.0
 LIE = 2**31 - 1
 """Records that a lying batch claims."""
-
-
-@pytest.fixture(scope="module")
-def cluster(cluster: Cluster) -> Iterator[Cluster]:
-    """An installation of its own, where no proxy of other tests has a part of the limits."""
-    with apart(cluster, "rates") as own:
-        yield own
+cluster = own_cluster("rates")
 
 
 @pytest.fixture(scope="module")
@@ -67,14 +61,9 @@ def grouped(cluster: Cluster, guard: ProxyThread, **limits: Any) -> str:
     cluster.policies.put(f"namespaces.acme/{name}", {"resourcegroup": name})
     topic = f"acme.{name}.t"
     new_topics(cluster.kafka.bootstrap, topic)
-    until(lambda: f"namespaces.acme/{name}" in entries(guard), what="the proxy knows the group")
+    until(lambda: f"namespaces.acme/{name}" in guard.entries, what="the proxy knows the group")
     guard.await_part(1.0)
     return topic
-
-
-def entries(proxy: ProxyThread) -> Any:
-    """The policies that a proxy meters by."""
-    return proxy.proxy.meter._policies.entries
 
 
 def account(proxy: ProxyThread, topic: str) -> Account:
@@ -154,7 +143,7 @@ def test_a_byte_rate_of_a_user(cluster: Cluster, guard: ProxyThread) -> None:
     name, topic = fresh("rated"), fresh("rated-topic")
     path = f"quotas[user=ANONYMOUS,client-id={name}]"
     cluster.policies.put(path, {"producer_byte_rate": LIMIT})
-    until(lambda: path in entries(guard), what="the quota")
+    until(lambda: path in guard.entries, what="the quota")
     with WireClient(guard.bootstrap) as client:
         client.metadata([topic], 4, create=True)
     until_s = time.monotonic() + ATTACK_S
@@ -240,7 +229,7 @@ def test_nobody_is_charged_before_authentication(cluster: Cluster, group: Callab
     """Where the broker demands SASL, who has not authenticated is cut off, and the group owes nothing."""
     topic = group(publishRateInMsgs=100)
     with ProxyThread(cluster.config(id="strict", sasl=True)) as guard:
-        until(lambda: f"resourcegroups.{topic.split('.')[1]}" in entries(guard), what="the group")
+        until(lambda: f"resourcegroups.{topic.split('.')[1]}" in guard.entries, what="the group")
         for acks in (0, 1, -1):
             with WireClient(guard.bootstrap) as client:
                 with suppress(OSError):

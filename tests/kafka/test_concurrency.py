@@ -6,7 +6,7 @@ import struct
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from typing import Any
 
 import orjson
@@ -41,15 +41,9 @@ def start(cluster: Cluster, topics: Topics, monkeypatch: pytest.MonkeyPatch) -> 
         yield make
 
 
-@contextmanager
-def loaded(world: World, count: int, producers: int = PRODUCERS) -> Iterator[list[Any]]:
-    """All producers write so many records each; ends when all have."""
-    load = Load(world.client, world.topic, count, producers)
-    load.start()
-    try:
-        yield load.failed
-    finally:
-        load.join()
+def loaded(world: World, count: int, producers: int = PRODUCERS) -> Load:
+    """All producers write so many records each."""
+    return Load(world.client, world.topic, count, producers)
 
 
 @pytest.mark.soak

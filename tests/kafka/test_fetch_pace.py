@@ -7,7 +7,7 @@ from itertools import pairwise
 from typing import Any
 
 import pytest
-from broker_fixtures import apart, serving
+from broker_fixtures import own_cluster, serving
 from cluster_kit import Cluster, fresh
 from confluent_kafka import Consumer
 from proxy_kit import ProxyThread, until
@@ -22,13 +22,7 @@ ASKED = 1_048_576
 GAP_MAX_S = 2.0
 BEGUN_S, MEASURED_S = 2.0, 12.0
 """The stock of half a second is used up when it is measured."""
-
-
-@pytest.fixture(scope="module")
-def cluster(cluster: Cluster) -> Iterator[Cluster]:
-    """An installation of its own: proxies of other tests would have a part of the limits."""
-    with apart(cluster, "pace") as own:
-        yield own
+cluster = own_cluster("pace")
 
 
 @pytest.fixture(scope="module")
@@ -79,8 +73,7 @@ def limited(cluster: Cluster, proxy: ProxyThread, by: str) -> str:
         cluster.policies.put(f"resourcegroups.{name}", {"dispatchRateInBytes": RATE})
         cluster.policies.put(last, {"resourcegroup": name})
     filled(cluster, f"acme.{name}.t")
-    meter = proxy.proxy.meter
-    until(lambda: last in meter._policies.entries, what="the policy")
+    until(lambda: last in proxy.entries, what="the policy")
     return name
 
 

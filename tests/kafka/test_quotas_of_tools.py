@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from broker_fixtures import apart, serving
+from broker_fixtures import own_cluster, serving
 from cluster_kit import Cluster, fresh
 from kafka.protocol.admin import client_quotas
 from kafka_kit import build
@@ -25,13 +25,7 @@ from weir.stack.kafka import java_command
 LIMIT_S = 30.0
 RATES = {"controller_mutation_rate": 1.0, "producer_byte_rate": 1_000.0, "consumer_byte_rate": 2_000.0}
 NO_LAW = {"request_percentage": 50.0}
-
-
-@pytest.fixture(scope="module")
-def cluster(cluster: Cluster) -> Iterator[Cluster]:
-    """An installation of its own."""
-    with apart(cluster, "tools") as own:
-        yield own
+cluster = own_cluster("tools")
 
 
 @pytest.fixture(scope="module")

@@ -2,11 +2,11 @@
 
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import partial
 
 import pytest
-from broker_fixtures import apart, serving
+from broker_fixtures import apart, own_cluster, serving
 from cluster_kit import Cluster, fresh
 from consuming_kit import holds, rate
 from counted_kit import Counted, count_by, full_name, wall_ms
@@ -29,13 +29,7 @@ from enforcer.wire.kafka.frames import SHARE_ACKNOWLEDGE, SHARE_FETCH, Fields
 
 Start = Callable[..., ProxyThread]
 Client = Callable[..., list[str]]
-
-
-@pytest.fixture(scope="module")
-def cluster(cluster: Cluster) -> Iterator[Cluster]:
-    """An installation of its own, where no proxy of other tests has a part of the limits."""
-    with apart(cluster, "share") as own:
-        yield own
+cluster = own_cluster("share")
 
 
 @pytest.mark.soak
@@ -315,8 +309,7 @@ def test_a_byte_rate_spends_no_deliveries(cluster: Cluster, proxy_with: Start, s
     proxy, rated = proxy_with(), fresh("rated")
     path = f"quotas[user=ANONYMOUS,client-id={rated}]"
     cluster.policies.put(path, {"consumer_byte_rate": RATE})
-    entries = proxy.proxy.meter
-    until(lambda: path in entries._policies.entries, what="the quota")
+    until(lambda: path in proxy.entries, what="the quota")
     proxy.await_part(1.0)
     throttled = fresh("throttled")
     brokers_own_rate(cluster.kafka.bootstrap, throttled, RATE)
@@ -348,8 +341,7 @@ def test_a_resource_group(cluster: Cluster) -> None:
         own.policies.put(f"resourcegroups.{name}", {"dispatchRateInMsgs": limit})
         own.policies.put(f"namespaces.acme/{name}", {"resourcegroup": name})
         with serving(own, id="alone") as proxy:
-            entries = proxy.proxy.meter
-            until(lambda: f"namespaces.acme/{name}" in entries._policies.entries, what="the group")
+            until(lambda: f"namespaces.acme/{name}" in proxy.entries, what="the group")
             proxy.await_part(1.0)
             got = Member(java(proxy.bootstrap, group, topic, 3_000, 20)).arrivals()
     assert {each.delivery for each in got} == {1} and len({each.offset for each in got}) == len(got)

@@ -45,6 +45,17 @@ def apart(cluster: Cluster, name: str) -> Iterator[Cluster]:
         yield replace(cluster, topics=own, decider=decider, policies=PolicyWriter(bootstrap, own))
 
 
+def own_cluster(name: str) -> Any:
+    """A module's fixture: an installation of its own, where no proxy of other tests has a part of limits."""
+
+    @pytest.fixture(scope="module")
+    def made(cluster: Cluster) -> Iterator[Cluster]:
+        with apart(cluster, name) as own:
+            yield own
+
+    return made
+
+
 @contextmanager
 def serving(cluster: Cluster, **settings: Any) -> Iterator[ProxyThread]:
     """A proxy whose job answers."""

@@ -82,6 +82,11 @@ class ProxyThread:
     def _meter(self) -> Meter:
         return self.proxy.meter
 
+    @property
+    def entries(self) -> Mapping[str, Any]:
+        """The policies that it meters by."""
+        return self._meter()._policies.entries
+
     def call(self, function: Callable[[], object]) -> None:
         """Run something in the proxy's loop."""
         assert self._loop is not None
