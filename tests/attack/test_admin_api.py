@@ -3,7 +3,7 @@
 import socket
 import time
 from collections.abc import Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from http.client import HTTPConnection
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -46,15 +46,13 @@ def send(admin: Admin, method: str, path: str, headers: dict[str, str], body: st
     """Status of a request with these headers and no other but those that HTTP needs."""
     address = urlsplit(admin.url)
     connection = HTTPConnection(address.hostname or "", address.port, timeout=10)
-    try:
+    with closing(connection):
         connection.putrequest(method, path, skip_host="Host" in headers, skip_accept_encoding=True)
         content = (body or "").encode()
         for name, value in (headers | ({"Content-Length": str(len(content))} if content else {})).items():
             connection.putheader(name, value)
         connection.endheaders(content or None)
         return connection.getresponse().status
-    finally:
-        connection.close()
 
 
 def ended(admin: Admin, reason: str) -> float:

@@ -13,9 +13,10 @@ from broker_fixtures import installed
 from fuzz_cases import CASES, Case
 from fuzz_kit import seeds
 from fuzz_network import LyingBroker, attack, bystanders
-from fuzz_rig import KINDS, Rig, resident_bytes
+from fuzz_rig import KINDS, Rig
 from watched_proxy import WatchedProxy
 
+from enforcer.host.budget import resident_bytes
 from enforcer.wire.kafka.frames import METADATA
 from streaming.contract.topics import Topics
 from weir.stack.kafka import LocalKafka

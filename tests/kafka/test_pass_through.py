@@ -4,6 +4,7 @@ import asyncio
 import time
 import uuid
 from collections.abc import Callable
+from contextlib import closing
 from functools import partial
 from random import Random
 from typing import Any
@@ -35,15 +36,13 @@ def consumed_by_confluent(bootstrap: str, topic: str, count: int, **more: Any) -
     )
     consumer.subscribe([topic])
     seen = 0
-    try:
+    with closing(consumer):
         for _ in range(200):
             for message in consumer.consume(500, 0.1):
                 assert message.error() is None
                 seen += 1
             if seen >= count:
                 break
-    finally:
-        consumer.close()
     return seen
 
 

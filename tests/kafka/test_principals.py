@@ -1,6 +1,7 @@
 """Who a quota is for: names learned from SASL in passing (docs/protocol_notes.md 3.4)."""
 
 from collections.abc import Iterator
+from contextlib import closing
 from typing import Any
 
 import pytest
@@ -55,10 +56,8 @@ def test_a_user_quota_meets_the_user(
     cluster.policies.put(f"quotas[user={user}]", {"controller_mutation_rate": 1000})
     cluster.await_quota(sasl_proxy, user, name, 1000)
     admin = KafkaAdminClient(bootstrap_servers=sasl_proxy.bootstrap, client_id=name, **login(user, mechanism))
-    try:
+    with closing(admin):
         admin.create_topics([NewTopic(f"{name}-a", 2, 1)])
-    finally:
-        admin.close()
     event = cluster.event_of(name)
     assert (event["user"], event["subject"]) == (user, f"user={user}")
 
@@ -72,15 +71,13 @@ def test_a_user_with_a_client_id_is_isolated(cluster: Cluster, sasl_proxy: Proxy
         admin = KafkaAdminClient(
             bootstrap_servers=sasl_proxy.bootstrap, client_id=name, **login("bob", "PLAIN")
         )
-        try:
+        with closing(admin):
             admin.create_topics([NewTopic(f"{name}-a", 20, 1)])
             if ends_in_89:
                 with pytest.raises(ThrottlingQuotaExceededError):
                     admin.create_topics([NewTopic(f"{name}-b", 1, 1)])
             else:
                 admin.create_topics([NewTopic(f"{name}-b", 1, 1)])
-        finally:
-            admin.close()
 
 
 def test_a_wrong_password_fails_as_without_proxy(sasl_proxy: ProxyThread) -> None:

@@ -6,6 +6,7 @@ Sarama's, whose requests are sent here in its form: version 0, one entity, match
 
 import subprocess
 from collections.abc import Iterator
+from contextlib import closing
 from typing import Any
 
 import pytest
@@ -79,7 +80,7 @@ def test_what_a_tool_sets_is_in_force(cluster: Cluster, proxy: ProxyThread, tool
         collect_once(reader, home, LIMIT_S)
         return read_policies(home).entries.get(path)
 
-    try:
+    with closing(reader):
         tool(proxy, name)
         until(lambda: collected() == RATES, what="the policy")
         cluster.await_quota(proxy, "ANONYMOUS", name, 1)
@@ -89,5 +90,3 @@ def test_what_a_tool_sets_is_in_force(cluster: Cluster, proxy: ProxyThread, tool
         tool(proxy, name, remove=True)
         until(lambda: collected() is None, what="no policy")
         cluster.await_quota(proxy, "ANONYMOUS", name, None)
-    finally:
-        reader.close()

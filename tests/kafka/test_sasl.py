@@ -4,7 +4,7 @@ import struct
 import time
 from base64 import b64encode
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -136,12 +136,10 @@ def create_by_kafka_python(proxy: ProxyThread, authority: Authority, mechanism: 
         sasl_mechanism=mechanism, client_id=name,
         **({"sasl_oauth_token_provider": Token()} if mechanism == "OAUTHBEARER" else login),
     )  # fmt: skip
-    try:
+    with closing(admin):
         admin.create_topics([PythonTopic(f"{name}-a", 20, 1)])
         with pytest.raises(ThrottlingQuotaExceededError):
             admin.create_topics([PythonTopic(f"{name}-b", 1, 1)])
-    finally:
-        admin.close()
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,7 @@
 """`weir send` on a real broker."""
 
 import gzip
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -25,13 +26,11 @@ def keyed(cluster: Cluster, topic: str) -> list[tuple[str, Any]]:
     consumer = Consumer({"bootstrap.servers": cluster.kafka.bootstrap, "group.id": "test-send"})
     consumer.assign([TopicPartition(topic, 0, 0)])
     found: list[tuple[str, Any]] = []
-    try:
+    with closing(consumer):
         for message in consumer.consume(span.end, 10) if span.end else ():
             value = message.value() or b""
             event = orjson.loads(value) if value.startswith(b"{") else value
             found.append(((message.key() or b"").decode(), event))
-    finally:
-        consumer.close()
     return found
 
 

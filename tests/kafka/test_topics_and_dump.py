@@ -2,6 +2,7 @@
 
 import gzip
 import time
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -244,7 +245,7 @@ def test_quotas_of_the_cluster_become_policies(kafka: LocalKafka) -> None:
         update = Update(path="quotas[user=bob]", value=value)
         change_policies(Home(kafka.bootstrap, cluster.topics), lambda log: [update], origin="apply")
 
-    try:
+    with closing(reader):
         assert round_() == {}
         apply({"controller_mutation_rate": 9})
         rate = "controller_mutation_rate"
@@ -261,8 +262,6 @@ def test_quotas_of_the_cluster_become_policies(kafka: LocalKafka) -> None:
         one = {"quotas[user=bob]": ({"controller_mutation_rate": 1}, "kafka")}
         until(lambda: round_() == one, what="what the file had hidden")
         limit({bob: {rate: None}})
-    finally:
-        reader.close()
 
 
 def test_broker_that_cannot_start_says_why(tmp_path: Path) -> None:

@@ -170,7 +170,7 @@ class Lagging:
             "bootstrap.servers": self.bootstrap, "group.id": group, "auto.offset.reset": "earliest",
             "enable.auto.commit": False,
         })  # fmt: skip
-        try:
+        with closing(consumer):
             consumer.assign([TopicPartition(self.topic, partition, max(0, self.committed(group, partition)))])
             found = list[int]()
             deadline = time.monotonic() + LIMIT_S
@@ -180,5 +180,3 @@ class Lagging:
                 if message is not None and message.error() is None:
                     found.append(int(message.offset() or 0))
             return found
-        finally:
-            consumer.close()

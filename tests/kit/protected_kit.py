@@ -6,8 +6,6 @@ from typing import Any
 
 import pytest
 from cluster_kit import Cluster, fresh
-from confluent_kafka import Consumer
-from confluent_kafka import TopicPartition as Place
 from kafka.protocol.consumer import fetch
 from kafka.protocol.metadata import metadata
 from kafka.protocol.producer import produce
@@ -40,15 +38,6 @@ def policies_id(cluster: Cluster, proxy: ProxyThread) -> uuid.UUID:
     protected = proxy.proxy.protected
     until(lambda: found.bytes in protected.ids, what="the id of weir.policies")
     return found
-
-
-def end_of(cluster: Cluster, topic: str) -> int:
-    """Records of a topic's partition 0."""
-    consumer = Consumer({"bootstrap.servers": cluster.kafka.bootstrap, "group.id": "end"})
-    try:
-        return consumer.get_watermark_offsets(Place(topic, 0), 10)[1]
-    finally:
-        consumer.close()
 
 
 def ask(client: WireClient, message: Any, answer: type[Any]) -> Any:

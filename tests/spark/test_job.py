@@ -3,6 +3,7 @@
 import os
 import signal
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -25,11 +26,8 @@ from weir.stack.topics import ensure_topics
 @pytest.fixture
 def job(bootstrap: str, tmp_path: Path) -> Iterator[Job]:
     """A job that is not started yet; its checkpoint is a URI, as Spark's users write them."""
-    made = Job(tmp_path, bootstrap, checkpoint=(tmp_path / "checkpoint").as_uri())
-    try:
+    with closing(Job(tmp_path, bootstrap, checkpoint=(tmp_path / "checkpoint").as_uri())) as made:
         yield made
-    finally:
-        made.close()
 
 
 def uninterrupted(broker: Broker) -> dict[str, bytes]:
@@ -115,7 +113,7 @@ def test_a_job_says_which_of_its_topics_was_deleted(tmp_path: Path) -> None:
     with made as kafka:
         admin = AdminClient({"bootstrap.servers": kafka.bootstrap})
         job, broker = Job(tmp_path, kafka.bootstrap, "--settings", str(settings)), Broker(kafka.bootstrap)
-        try:
+        with closing(job), closing(broker):
             ready = job.start()
             for number in range(5):
                 broker.limit(f"u{number}", 1)
@@ -142,9 +140,6 @@ def test_a_job_says_which_of_its_topics_was_deleted(tmp_path: Path) -> None:
             decision = until(lambda: decided(broker, "third"), limit_s=WAIT_S)
             assert decision["limit"] == 77
             assert job.end(signal.SIGTERM) == 0
-        finally:
-            job.close()
-            broker.close()
 
 
 def decided(broker: Broker, name: str) -> Any:

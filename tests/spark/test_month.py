@@ -7,6 +7,7 @@ are as many as in five minutes. So this shows what grows with days and names, no
 import re
 import time
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -160,15 +161,12 @@ def test_a_month_leaves_no_more_than_a_fortnight(kafka: LocalKafka, tmp_path: Pa
     settings = tmp_path / "weir.yaml"
     settings.write_text(SETTINGS)
     job, broker = Job(tmp_path, kafka.bootstrap, "--settings", str(settings)), Broker(kafka.bootstrap)
-    try:
+    with closing(job), closing(broker):
         installation = Installation(tmp_path, job.start())
         shorten(kafka.bootstrap)
         write(broker, [policy(1 - T0, path, value) for path, value in POLICIES.items()], 0)
         readings = live_through(installation, broker)
         assert installation.total("weir_job_dead_letters_total") == 0
-    finally:
-        job.close()
-        broker.close()
     grown = readings.grown()
     before, after = grown.pop(f"{TOPICS.policies} bytes", (0, 0))
     removed = len([value for value in policies_of(DAYS, COMERS).values() if value is None]) * 2 * WEEK

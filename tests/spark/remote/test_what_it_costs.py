@@ -9,8 +9,9 @@ import sys
 import time
 import urllib.request
 from collections.abc import Iterator
-from contextlib import nullcontext
+from contextlib import closing, nullcontext
 from pathlib import Path
+from typing import Any
 
 import orjson
 import pytest
@@ -57,22 +58,19 @@ def test_what_it_costs(place: str, bootstrap: str, broker: Broker, tmp_path: Pat
     for user in range(USERS):
         broker.limit(f"u{user}", 5)
     broker.flush()
-    with REMOTES[place](tmp_path / "remote") if place in REMOTES else nullcontext() as remote:
-        job = started(remote, bootstrap, tmp_path)
-        try:
-            metrics = job.start()["metrics"]
-            names = load(broker, 0, WARM_S)
-            before = {phase: (seconds, count) for phase, seconds, count in phases(metrics)}
-            measured = load(broker, len(names), MEASURED_S)
-            broker.wait_for(measured)
-            time.sleep(1)
-            means = {
-                phase: 1000 * (seconds - before[phase][0]) / max(1.0, count - before[phase][1])
-                for phase, seconds, count in phases(metrics)
-            }
-            assert job.end(signal.SIGTERM) == 0
-        finally:
-            job.close()
+    where: Any = REMOTES[place](tmp_path / "remote") if place in REMOTES else nullcontext()
+    with where as remote, closing(started(remote, bootstrap, tmp_path)) as job:
+        metrics = job.start()["metrics"]
+        names = load(broker, 0, WARM_S)
+        before = {phase: (seconds, count) for phase, seconds, count in phases(metrics)}
+        measured = load(broker, len(names), MEASURED_S)
+        broker.wait_for(measured)
+        time.sleep(1)
+        means = {
+            phase: 1000 * (seconds - before[phase][0]) / max(1.0, count - before[phase][1])
+            for phase, seconds, count in phases(metrics)
+        }
+        assert job.end(signal.SIGTERM) == 0
     waits = waits_ms(broker, measured)
     assert len(waits) == len(measured)
     costs = ", ".join(f"{phase} {mean:.0f}" for phase, mean in means.items())
