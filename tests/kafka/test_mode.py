@@ -14,7 +14,6 @@ from proxy_kit import Decider, PolicyWriter, ProxyThread, until
 from stack_kit import put
 from wire_client import WireClient, errors
 
-from enforcer.laws.mutation.local_decisions import LocalDecisions
 from streaming.contract.names import PROBE_SUFFIX
 from streaming.contract.topics import Cluster as Home
 from streaming.contract.topics import Topics
@@ -58,11 +57,6 @@ class World:
 
         asked = until(limited, what="a limit in force")
         return int(asked)
-
-
-def local_of(world: World) -> LocalDecisions:
-    """What the proxy knows of balances."""
-    return world.proxy.proxy.coordinator.local_decisions
 
 
 @pytest.fixture
@@ -113,7 +107,7 @@ def test_nobody_is_limited_by_policies_that_are_only_tried(world: World) -> None
     put(world.cluster.kafka.bootstrap, world.topics.decisions, *said, key=own["subject"])
     assert world.create() == 0
     # Decisions are read in order: once its own is read, those are too.
-    until(lambda: not local_of(world).tail, what="nothing undecided")
+    until(lambda: not world.proxy.proxy.coordinator.local_decisions.tail, what="nothing undecided")
     assert world.create() == 0
     assert {one["outcome"] for one in world.admissions()} == {"allow"}
 

@@ -71,13 +71,13 @@ RATES = [
     # Client, limit a second, records in a batch, records: the first second's and those of whole turns.
     (java, 100, 1, 400),
     *(pytest.param(*case, marks=pytest.mark.soak) for case in ((java, 10, 6, 102), (go, 100, 6, 1_002))),
-]  # fmt: skip
-LONG_RATES = [
-    (client, *case)
-    for client in (java, console, go)
-    for case in (
-        (10, 1, 310), (10, 6, 312), (100, 1, 3_100), (100, 6, 3_102), (1_000, 1, 31_000), (1_000, 6, 31_002),
-    )
+    # Then half a minute, with all clients.
+    *(
+        pytest.param(client, limit, size, 31 * limit + rest, marks=pytest.mark.soak)
+        for client in (java, console, go)
+        for limit in (10, 100, 1_000)
+        for size, rest in ((1, 0), (6, 2))
+    ),
 ]  # fmt: skip
 
 
@@ -105,15 +105,6 @@ def test_several_topics_of_one_member(cluster: Cluster, proxy_with: Start) -> No
         return rate([(each.at_ms / 1_000, each.partition, each.offset) for each in got])
 
     holds(together, 100)
-
-
-@pytest.mark.soak
-@pytest.mark.parametrize(("client", "limit", "per_batch", "count"), LONG_RATES)
-def test_all_rates(
-    cluster: Cluster, proxy_with: Start, client: Client, limit: int, per_batch: int, count: int
-) -> None:
-    """The same over half a minute, with all clients."""
-    holds(lambda: measured(cluster, proxy_with, client, limit, per_batch, count), limit)
 
 
 def fetching(group: str, member: str, epoch: int, topics: list[Fields], **more: int) -> Fields:

@@ -41,11 +41,6 @@ class Writer:
         assert producer.flush(10) == 0
 
 
-def value_of(message: Message) -> list[bytes | None]:
-    """A record's bytes."""
-    return [message.value()]
-
-
 async def followed(
     cluster: Cluster,
     topic: str,
@@ -58,7 +53,7 @@ async def followed(
     seen: list[bytes | None] = []
     tail = Tail(
         {"bootstrap.servers": cluster.kafka.bootstrap}, topic,
-        back_ms=back_ms, parse=value_of, deliver=seen.extend, look_s=0.3,
+        back_ms=back_ms, parse=lambda message: [message.value()], deliver=seen.extend, look_s=0.3,
     )  # fmt: skip
     tail.start(asyncio.get_running_loop())
     try:
