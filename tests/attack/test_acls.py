@@ -53,11 +53,9 @@ CLIENT = (
 )
 """What a client has of its own."""
 DENIED = {
-    KafkaError.TOPIC_AUTHORIZATION_FAILED,
-    KafkaError.CLUSTER_AUTHORIZATION_FAILED,
-    KafkaError.GROUP_AUTHORIZATION_FAILED,
-    KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
-}
+    KafkaError.TOPIC_AUTHORIZATION_FAILED, KafkaError.CLUSTER_AUTHORIZATION_FAILED,
+    KafkaError.GROUP_AUTHORIZATION_FAILED, KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
+}  # fmt: skip
 RULES = {
     "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
     "allow.everyone.if.no.acl.found": "false",
@@ -83,13 +81,10 @@ class Secured:
     def login(self, user: str) -> dict[str, str]:
         """librdkafka properties of a user straight at the broker."""
         return {
-            "bootstrap.servers": self.kafka.sasl_bootstrap,
-            "security.protocol": "SASL_PLAINTEXT",
-            "sasl.mechanism": "PLAIN",
-            "sasl.username": user,
-            "sasl.password": f"{user}-secret",
+            "bootstrap.servers": self.kafka.sasl_bootstrap, "security.protocol": "SASL_PLAINTEXT",
+            "sasl.mechanism": "PLAIN", "sasl.username": user, "sasl.password": f"{user}-secret",
             "log_level": "0",
-        }
+        }  # fmt: skip
 
     def weir(self, user: str, *words: str, **sections: dict[str, Any]) -> str:
         """Run a command as a user, with more sections of its settings; what it printed."""
@@ -294,15 +289,11 @@ def test_nobody_else_takes_a_turn_or_makes_a_topic_of_that_name(secured: Secured
 @pytest.mark.parametrize(
     ("user", "topic"),
     [
-        ("weir-proxy", TOPICS.policies),
-        ("weir-proxy", TOPICS.decisions),
-        ("weir-job", TOPICS.policies),
-        ("weir-job", TOPICS.requests),
-        ("weir-policies", TOPICS.decisions),
-        ("weir-policies", TOPICS.requests),
-        ("weir-reader", TOPICS.policies),
+        ("weir-proxy", TOPICS.policies), ("weir-proxy", TOPICS.decisions), ("weir-job", TOPICS.policies),
+        ("weir-job", TOPICS.requests), ("weir-policies", TOPICS.decisions),
+        ("weir-policies", TOPICS.requests), ("weir-reader", TOPICS.policies),
     ],
-)
+)  # fmt: skip
 def test_no_part_may_write_what_another_one_says(secured: Secured, user: str, topic: str) -> None:
     """A proxy that is broken into sets no limits and decides nothing."""
     assert produced(secured.login(user), topic) in DENIED

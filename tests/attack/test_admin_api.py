@@ -133,13 +133,11 @@ FORMS = {
 @pytest.mark.parametrize(
     ("method", "path", "body"),
     [
-        ("PUT", f"{GROUPS}/rg1", '{"publishRateInMsgs":1}'),
-        ("PUT", f"{ORDERS}/rg1", None),
-        ("POST", f"{ORDERS}/rg1", None),
-        ("DELETE", f"{GROUPS}/rg1", None),
+        ("PUT", f"{GROUPS}/rg1", '{"publishRateInMsgs":1}'), ("PUT", f"{ORDERS}/rg1", None),
+        ("POST", f"{ORDERS}/rg1", None), ("DELETE", f"{GROUPS}/rg1", None),
     ],
     ids=["PUT group", "PUT", "POST", "DELETE"],
-)
+)  # fmt: skip
 def test_no_other_site_changes_anything(
     admin: Admin, headers: dict[str, str], method: str, path: str, body: str | None
 ) -> None:

@@ -85,11 +85,9 @@ def test_apply_publishes_differences_and_get_prints_what_is_in_force(
     before_ms = time.time_ns() // 1_000_000
     lines = weir("policy", "apply", written(tmp_path, SECOND))
     assert lines[:-1] == [
-        "change quotas[user=alice,client-id=]",
-        "add    quotas[user=bob]",
-        "remove quotas[user=<default>]",
+        "change quotas[user=alice,client-id=]", "add    quotas[user=bob]", "remove quotas[user=<default>]",
         "remove tenants.acme",
-    ]
+    ]  # fmt: skip
     log = read_policies(Home(cluster.kafka.bootstrap, topics))
     changed_ms = log.effective["quotas[user=bob]"]
     assert before_ms + EFFECTIVE_AFTER_MS <= changed_ms <= time.time_ns() // 1_000_000 + EFFECTIVE_AFTER_MS

@@ -26,23 +26,17 @@ def sasl_proxy(cluster: Cluster) -> Iterator[ProxyThread]:
 def login(user: str, mechanism: str) -> dict[str, Any]:
     """kafka-python's options."""
     return {
-        "security_protocol": "SASL_PLAINTEXT",
-        "sasl_mechanism": mechanism,
-        "sasl_plain_username": user,
+        "security_protocol": "SASL_PLAINTEXT", "sasl_mechanism": mechanism, "sasl_plain_username": user,
         "sasl_plain_password": PASSWORDS[user],
-    }
+    }  # fmt: skip
 
 
 def rdkafka_login(proxy: ProxyThread, user: str, mechanism: str, password: str) -> dict[str, Any]:
     """librdkafka's properties."""
     return {
-        "bootstrap.servers": proxy.bootstrap,
-        "security.protocol": "SASL_PLAINTEXT",
-        "sasl.mechanism": mechanism,
-        "sasl.username": user,
-        "sasl.password": password,
-        "log_level": "0",
-    }
+        "bootstrap.servers": proxy.bootstrap, "security.protocol": "SASL_PLAINTEXT",
+        "sasl.mechanism": mechanism, "sasl.username": user, "sasl.password": password, "log_level": "0",
+    }  # fmt: skip
 
 
 @pytest.mark.parametrize(

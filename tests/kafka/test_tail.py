@@ -85,11 +85,9 @@ def test_from_now_on(cluster: Cluster) -> None:
     writer.create()
     writer.put(b"old")
     steps = [
-        lambda: time.sleep(1.5),
-        lambda: writer.put(b"new"),
-        writer.grow,
+        lambda: time.sleep(1.5), lambda: writer.put(b"new"), writer.grow,
         lambda: writer.put(b"second", partition=1),
-    ]
+    ]  # fmt: skip
     work = followed(cluster, writer.topic, steps, 2, back_ms=0)
     assert asyncio.run(work) == [b"new", b"second"]
 

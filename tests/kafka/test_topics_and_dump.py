@@ -108,11 +108,9 @@ def test_dump_writes_events_in_applied_order(kafka: LocalKafka, tmp_path: Path) 
     came, *_ = write(cluster, topics.requests, base, b"{'no': json}", None)
     write(cluster, topics.policies, {"type": "policy", "ts": NOW, "path": "broker", "value": None})
     write(
-        cluster,
-        topics.decisions,
-        decided | {"id": "new", "ts": NOW},
+        cluster, topics.decisions, decided | {"id": "new", "ts": NOW},
         decided | {"id": "old", "ts": NOW - 500, "applied_ts": NOW},
-    )
+    )  # fmt: skip
     write(cluster, topics.decisions, decided | {"id": "dump.requests-0-2", "ts": came, "late": True})
 
     counts = dump(cluster, 0, int(time.time() * 1000) + 60_000, out, progress=lambda text: None)

@@ -27,12 +27,10 @@ _NOT_YET: Final = (14, 15, 16)
 LOCK_MS: Final = 5_000
 """How long a record is locked for whom it was delivered to; Kafka's default is 30 s."""
 PROPERTIES: Final[Mapping[str, str]] = {
-    "num.partitions": "1",
-    "group.share.min.record.lock.duration.ms": "1000",
-    "group.share.record.lock.duration.ms": str(LOCK_MS),
-    "group.share.min.heartbeat.interval.ms": "500",
+    "num.partitions": "1", "group.share.min.record.lock.duration.ms": "1000",
+    "group.share.record.lock.duration.ms": str(LOCK_MS), "group.share.min.heartbeat.interval.ms": "500",
     "group.share.heartbeat.interval.ms": "500",
-}
+}  # fmt: skip
 
 
 class Arrival(NamedTuple):

@@ -130,12 +130,9 @@ def test_ways_to_consume(clients: Any) -> None:
     topic = fresh("letters")
     policy = client_library.ConsumerDeadLetterPolicy(max_redeliver_count=2, dead_letter_topic=f"{topic}-dead")
     consumer = clients.subscribe(
-        topic,
-        "letters",
-        consumer_type=ConsumerType.Shared,
-        negative_ack_redelivery_delay_ms=50,
+        topic, "letters", consumer_type=ConsumerType.Shared, negative_ack_redelivery_delay_ms=50,
         dead_letter_policy=policy,
-    )
+    )  # fmt: skip
     dead = clients.subscribe(f"{topic}-dead", "dead")
     clients.create_producer(topic).send(b"bad")
     times = 0
