@@ -17,21 +17,13 @@ from acl_kit import BEGUN, collect_of_pulsar, grant_the_pages
 from admin_process_kit import Admin
 from cluster_kit import LOOPBACK, address, fresh
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
-from confluent_kafka.admin import (
-    AdminClient,
-    AlterConfigOpType,
-    ConfigEntry,
-    ConfigResource,
-    NewPartitions,
-    NewTopic,
-    ResourceType,
-)
+from confluent_kafka.admin import AdminClient, ConfigResource, NewPartitions, NewTopic, ResourceType
 from kafka.protocol import sasl
 from kafka.protocol.admin import DeleteRecordsRequest, DeleteRecordsResponse
 from kafka.protocol.consumer import FetchResponse
 from kafka_kit import build
 from proxy_kit import Decider, ProxyThread, until
-from stack_kit import new_topics, read_all, weir
+from stack_kit import alter, new_topics, put, read_all, weir
 from traffic_kit import fetch_request
 from wire_client import WireClient
 
@@ -61,11 +53,9 @@ CLIENT = (
 )
 """What a client has of its own."""
 DENIED = {
-    KafkaError.TOPIC_AUTHORIZATION_FAILED,
-    KafkaError.CLUSTER_AUTHORIZATION_FAILED,
-    KafkaError.GROUP_AUTHORIZATION_FAILED,
-    KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
-}
+    KafkaError.TOPIC_AUTHORIZATION_FAILED, KafkaError.CLUSTER_AUTHORIZATION_FAILED,
+    KafkaError.GROUP_AUTHORIZATION_FAILED, KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
+}  # fmt: skip
 RULES = {
     "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
     "allow.everyone.if.no.acl.found": "false",
@@ -91,13 +81,10 @@ class Secured:
     def login(self, user: str) -> dict[str, str]:
         """librdkafka properties of a user straight at the broker."""
         return {
-            "bootstrap.servers": self.kafka.sasl_bootstrap,
-            "security.protocol": "SASL_PLAINTEXT",
-            "sasl.mechanism": "PLAIN",
-            "sasl.username": user,
-            "sasl.password": f"{user}-secret",
+            "bootstrap.servers": self.kafka.sasl_bootstrap, "security.protocol": "SASL_PLAINTEXT",
+            "sasl.mechanism": "PLAIN", "sasl.username": user, "sasl.password": f"{user}-secret",
             "log_level": "0",
-        }
+        }  # fmt: skip
 
     def weir(self, user: str, *words: str, **sections: dict[str, Any]) -> str:
         """Run a command as a user, with more sections of its settings; what it printed."""
@@ -156,10 +143,7 @@ async def test_the_collector_of_backlogs_works_under_its_user(secured: Secured) 
     """It reports a group of a client's own topic, moves its offset, and writes that down."""
     bootstrap, topic = secured.kafka.bootstrap, "app.backlog"
     new_topics(bootstrap, topic)
-    producer = Producer({"bootstrap.servers": bootstrap})
-    for _ in range(10):
-        producer.produce(topic, b"x")
-    assert producer.flush(LIMIT_S) == 0
+    put(bootstrap, topic, *[b"x"] * 10)
     group = Consumer({"bootstrap.servers": bootstrap, "group.id": "app.slow"})
     group.commit(offsets=[TopicPartition(topic, 0, 2)], asynchronous=False)
     secured.weir("weir-backlogs", "collect", "--once", collect={"quotas_from_kafka": False})
@@ -275,18 +259,12 @@ def test_nobody_else_gets_at_a_topic(secured: Secured, topic: str) -> None:
     """Straight at the broker: not seen, read, written, altered, grown, emptied or deleted."""
     login = secured.login("mallory")
     admin = AdminClient(login)
-    retention = ConfigEntry("retention.ms", "1", incremental_operation=AlterConfigOpType.SET)
-    resource = ConfigResource(ResourceType.TOPIC, topic, incremental_configs=[retention])
+    resource = ConfigResource(ResourceType.TOPIC, topic)
     tries: dict[str, Callable[[], int]] = {
         "write": lambda: produced(login, topic),
         "delete": lambda: code_of(admin.delete_topics([topic])[topic].result, LIMIT_S),
-        "alter": lambda: code_of(admin.incremental_alter_configs([resource])[resource].result, LIMIT_S),
-        "look": lambda: code_of(
-            admin.describe_configs([ConfigResource(ResourceType.TOPIC, topic)])[
-                ConfigResource(ResourceType.TOPIC, topic)
-            ].result,
-            LIMIT_S,
-        ),
+        "alter": lambda: code_of(alter(admin, topic, {"retention.ms": 1}).result, LIMIT_S),
+        "look": lambda: code_of(admin.describe_configs([resource])[resource].result, LIMIT_S),
         "grow": lambda: code_of(admin.create_partitions([NewPartitions(topic, 9)])[topic].result, LIMIT_S),
     }
     codes = {name: tried() for name, tried in tries.items()}
@@ -311,15 +289,11 @@ def test_nobody_else_takes_a_turn_or_makes_a_topic_of_that_name(secured: Secured
 @pytest.mark.parametrize(
     ("user", "topic"),
     [
-        ("weir-proxy", TOPICS.policies),
-        ("weir-proxy", TOPICS.decisions),
-        ("weir-job", TOPICS.policies),
-        ("weir-job", TOPICS.requests),
-        ("weir-policies", TOPICS.decisions),
-        ("weir-policies", TOPICS.requests),
-        ("weir-reader", TOPICS.policies),
+        ("weir-proxy", TOPICS.policies), ("weir-proxy", TOPICS.decisions), ("weir-job", TOPICS.policies),
+        ("weir-job", TOPICS.requests), ("weir-policies", TOPICS.decisions),
+        ("weir-policies", TOPICS.requests), ("weir-reader", TOPICS.policies),
     ],
-)
+)  # fmt: skip
 def test_no_part_may_write_what_another_one_says(secured: Secured, user: str, topic: str) -> None:
     """A proxy that is broken into sets no limits and decides nothing."""
     assert produced(secured.login(user), topic) in DENIED

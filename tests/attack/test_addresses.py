@@ -18,11 +18,8 @@ from weir.stack.kafka import java_command
 
 BROKER = 4
 NAMES = {
-    "listeners",
-    "advertised.listeners",
-    "controller.quorum.voters",
-    "controller.quorum.bootstrap.servers",
-}
+    "listeners", "advertised.listeners", "controller.quorum.voters", "controller.quorum.bootstrap.servers",
+}  # fmt: skip
 
 
 def quorum(client: WireClient, version: int) -> Any:

@@ -3,16 +3,16 @@
 import socket
 import time
 from collections.abc import Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from http.client import HTTPConnection
 from pathlib import Path
 from urllib.parse import urlsplit
-from urllib.request import urlopen
 
 import pytest
 from admin_process_kit import Admin
 from cluster_kit import Cluster, fresh
 from proxy_kit import until
+from stack_kit import series_at
 
 from streaming.contract.topics import Cluster as Home
 from streaming.contract.topics import Topics
@@ -46,23 +46,19 @@ def send(admin: Admin, method: str, path: str, headers: dict[str, str], body: st
     """Status of a request with these headers and no other but those that HTTP needs."""
     address = urlsplit(admin.url)
     connection = HTTPConnection(address.hostname or "", address.port, timeout=10)
-    try:
+    with closing(connection):
         connection.putrequest(method, path, skip_host="Host" in headers, skip_accept_encoding=True)
         content = (body or "").encode()
         for name, value in (headers | ({"Content-Length": str(len(content))} if content else {})).items():
             connection.putheader(name, value)
         connection.endheaders(content or None)
         return connection.getresponse().status
-    finally:
-        connection.close()
 
 
 def ended(admin: Admin, reason: str) -> float:
     """Connections that the process has ended for this reason."""
-    with urlopen(admin.ready["metrics"], timeout=10) as answer:
-        lines = answer.read().decode().splitlines()
-    head = f'weir_admin_connections_ended_total{{reason="{reason}"}} '
-    return sum(float(line.removeprefix(head)) for line in lines if line.startswith(head))
+    name = f'weir_admin_connections_ended_total{{reason="{reason}"}}'
+    return series_at(admin.ready["metrics"]).get(name, 0.0)
 
 
 @pytest.mark.parametrize(
@@ -137,13 +133,11 @@ FORMS = {
 @pytest.mark.parametrize(
     ("method", "path", "body"),
     [
-        ("PUT", f"{GROUPS}/rg1", '{"publishRateInMsgs":1}'),
-        ("PUT", f"{ORDERS}/rg1", None),
-        ("POST", f"{ORDERS}/rg1", None),
-        ("DELETE", f"{GROUPS}/rg1", None),
+        ("PUT", f"{GROUPS}/rg1", '{"publishRateInMsgs":1}'), ("PUT", f"{ORDERS}/rg1", None),
+        ("POST", f"{ORDERS}/rg1", None), ("DELETE", f"{GROUPS}/rg1", None),
     ],
     ids=["PUT group", "PUT", "POST", "DELETE"],
-)
+)  # fmt: skip
 def test_no_other_site_changes_anything(
     admin: Admin, headers: dict[str, str], method: str, path: str, body: str | None
 ) -> None:

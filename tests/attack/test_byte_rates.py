@@ -1,7 +1,6 @@
 """Byte rates and groups under attack: many connections, lies about counts, names nobody has."""
 
 import struct
-import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, suppress
@@ -9,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from broker_fixtures import apart
+from broker_fixtures import apart, own_cluster
 from cluster_kit import Cluster, fresh
 from kafka.protocol.consumer import FetchResponse
 from kafka.protocol.metadata import MetadataRequest
@@ -18,6 +17,7 @@ from kafka_kit import build, decode
 from process_kit import MIB, proxy_process
 from proxy_kit import ProxyThread, until
 from stack_kit import new_topics
+from threaded import together
 from traffic_kit import batch, fetch_request, produce
 from wire_client import Closed, WireClient
 
@@ -29,13 +29,7 @@ BATCH = batch(1, size=40_000)
 ATTACK_S = 3.0
 LIE = 2**31 - 1
 """Records that a lying batch claims."""
-
-
-@pytest.fixture(scope="module")
-def cluster(cluster: Cluster) -> Iterator[Cluster]:
-    """An installation of its own, where no proxy of other tests has a part of the limits."""
-    with apart(cluster, "rates") as own:
-        yield own
+cluster = own_cluster("rates")
 
 
 @pytest.fixture(scope="module")
@@ -67,14 +61,9 @@ def grouped(cluster: Cluster, guard: ProxyThread, **limits: Any) -> str:
     cluster.policies.put(f"namespaces.acme/{name}", {"resourcegroup": name})
     topic = f"acme.{name}.t"
     new_topics(cluster.kafka.bootstrap, topic)
-    until(lambda: f"namespaces.acme/{name}" in entries(guard), what="the proxy knows the group")
+    until(lambda: f"namespaces.acme/{name}" in guard.entries, what="the proxy knows the group")
     guard.await_part(1.0)
     return topic
-
-
-def entries(proxy: ProxyThread) -> Any:
-    """The policies that a proxy meters by."""
-    return proxy.proxy.meter._policies.entries
 
 
 def account(proxy: ProxyThread, topic: str) -> Account:
@@ -88,15 +77,6 @@ def debt(proxy: ProxyThread, topic: str) -> float:
     if found is None:
         return 0.0
     return max(bucket.debt / bucket.rate for bucket in found.buckets if bucket is not None)
-
-
-def together(count: int, attack: Callable[[], None]) -> None:
-    """Run something in several threads."""
-    threads = [threading.Thread(target=attack) for _ in range(count)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(ATTACK_S + 20)
 
 
 def offset_of(cluster: Cluster, topic: str) -> int:
@@ -136,7 +116,7 @@ def test_one_connection_per_request(cluster: Cluster, guard: ProxyThread, group:
     """New connections owe what the old ones did: the limit holds, and one request more."""
     topic = group(publishRateInBytes=LIMIT)
     until_s = time.monotonic() + ATTACK_S
-    together(8, lambda: one_connection_per_request(guard, topic, until_s))
+    together(*[lambda: one_connection_per_request(guard, topic, until_s)] * 8)
     passed = offset_of(cluster, topic) * len(BATCH)
     assert 0.7 * LIMIT * ATTACK_S < passed <= LIMIT * (ATTACK_S + 1.0) + 2 * len(BATCH)
 
@@ -163,11 +143,11 @@ def test_a_byte_rate_of_a_user(cluster: Cluster, guard: ProxyThread) -> None:
     name, topic = fresh("rated"), fresh("rated-topic")
     path = f"quotas[user=ANONYMOUS,client-id={name}]"
     cluster.policies.put(path, {"producer_byte_rate": LIMIT})
-    until(lambda: path in entries(guard), what="the quota")
+    until(lambda: path in guard.entries, what="the quota")
     with WireClient(guard.bootstrap) as client:
         client.metadata([topic], 4, create=True)
     until_s = time.monotonic() + ATTACK_S
-    together(8, lambda: one_connection_per_request(guard, topic, until_s, name))
+    together(*[lambda: one_connection_per_request(guard, topic, until_s, name)] * 8)
     cluster.policies.put(path, None)
     assert offset_of(cluster, topic) * len(BATCH) <= LIMIT * (ATTACK_S + 1.0) + 2 * len(BATCH)
 
@@ -190,7 +170,7 @@ def test_many_fetches_at_once(cluster: Cluster, guard: ProxyThread, group: Calla
                 except TimeoutError:
                     return
 
-    together(40, attack)
+    together(*[attack] * 40)
     assert 0.5 * LIMIT * ATTACK_S < sum(got) <= LIMIT * (ATTACK_S + 1.0) + 3 * len(BATCH)
 
 
@@ -249,7 +229,7 @@ def test_nobody_is_charged_before_authentication(cluster: Cluster, group: Callab
     """Where the broker demands SASL, who has not authenticated is cut off, and the group owes nothing."""
     topic = group(publishRateInMsgs=100)
     with ProxyThread(cluster.config(id="strict", sasl=True)) as guard:
-        until(lambda: f"resourcegroups.{topic.split('.')[1]}" in entries(guard), what="the group")
+        until(lambda: f"resourcegroups.{topic.split('.')[1]}" in guard.entries, what="the group")
         for acks in (0, 1, -1):
             with WireClient(guard.bootstrap) as client:
                 with suppress(OSError):

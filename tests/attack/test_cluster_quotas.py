@@ -5,10 +5,11 @@ from typing import Any
 
 import pytest
 from cluster_kit import Cluster, fresh
-from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource
+from confluent_kafka.admin import AdminClient, ConfigResource
 from kafka.protocol.admin import acl, client_quotas, configs, users
 from kafka_kit import build
 from proxy_kit import ProxyThread, until
+from stack_kit import alter
 from wire_client import WireClient
 
 CLUSTER_AUTHORIZATION_FAILED = 31
@@ -77,12 +78,8 @@ def test_settings_of_brokers_are_not_changed(cluster: Cluster, proxy: ProxyThrea
     admin = AdminClient({"bootstrap.servers": proxy.bootstrap})
 
     def change(kind: ConfigResource.Type, name: str) -> Any:
-        entry = ConfigEntry(
-            "log.retention.ms" if kind is ConfigResource.Type.BROKER else "retention.ms",
-            "1000", incremental_operation=AlterConfigOpType.SET,
-        )  # fmt: skip
-        resource = ConfigResource(kind, name, incremental_configs=[entry])
-        return admin.incremental_alter_configs([resource])[resource].exception(20)
+        key = "log.retention.ms" if kind is ConfigResource.Type.BROKER else "retention.ms"
+        return alter(admin, name, {key: 1000}, kind).exception(20)
 
     refused = change(ConfigResource.Type.BROKER, "1")
     assert refused is not None and refused.args[0].code() == CLUSTER_AUTHORIZATION_FAILED

@@ -11,11 +11,10 @@ from urllib.request import urlopen
 import pytest
 from admin_process_kit import Admin
 from cluster_kit import Cluster
-from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient
 from prometheus_client import Gauge
 from proxy_kit import PolicyWriter, ProxyThread, until
-from stack_kit import weir
+from stack_kit import put, weir
 
 from streaming.contract.errors import WeirError
 from streaming.contract.topics import Cluster as Home
@@ -102,10 +101,8 @@ def test_a_topic_that_others_bring_back_is_told_loudly(
 ) -> None:
     """Decisions and policies come back with the broker's settings: errors, metrics, 503, refusal to start."""
     delete(broker, topics.decisions, topics.policies)
-    producer = Producer({"bootstrap.servers": cluster.kafka.bootstrap})
     for name in (topics.decisions, topics.policies):
-        producer.produce(name, b"x")
-    assert producer.flush(LIMIT_S) == 0
+        put(cluster.kafka.bootstrap, name, b"x")
     wrong = {
         ("broker_defaults", topics.decisions), ("timestamp_type", topics.policies),
         ("cleanup_policy", topics.policies), ("partitions", topics.policies),

@@ -7,7 +7,6 @@ import socket
 import subprocess
 import sys
 import time
-import urllib.request
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -17,6 +16,7 @@ import pytest
 from cluster_kit import Cluster, address, fresh
 from endings_kit import End, creation, reset
 from proxy_kit import ProxyThread, until
+from stack_kit import series_at
 from wire_client import WireClient
 
 from enforcer.core import bounds
@@ -51,14 +51,6 @@ def proxy_process(cluster: Cluster, tmp_path: Path, hard: int) -> Iterator[tuple
         process.wait(5)
 
 
-def metrics(ready: dict[str, Any]) -> dict[str, float]:
-    """What the proxy says of itself."""
-    with urllib.request.urlopen(ready["metrics"], timeout=5) as page:
-        lines = page.read().decode().splitlines()
-    rows = [line.rpartition(" ") for line in lines if not line.startswith("#")]
-    return {name: float(value) for name, _, value in rows}
-
-
 def spent_s(pid: int) -> float:
     """Processor time of a process."""
     fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
@@ -74,8 +66,8 @@ def descriptors(pid: int) -> int:
 def test_a_flood_leaves_descriptors(cluster: Cluster, tmp_path: Path) -> None:
     """Fewer are let in than connections_max says, which is said; who is in goes on, and so do metrics."""
     with proxy_process(cluster, tmp_path, LIMIT) as (ready, log), ExitStack() as stack:
-        until(lambda: metrics(ready)["weir_proxy_brokers"] == 1, what="the broker")
-        room = int(metrics(ready)["weir_proxy_connections_max"])
+        until(lambda: series_at(ready["metrics"])["weir_proxy_brokers"] == 1, what="the broker")
+        room = int(series_at(ready["metrics"])["weir_proxy_connections_max"])
         assert 20 < room < (LIMIT - RESERVE) // 2
         # What it keeps for its own clients is what they take.
         own = LIMIT - RESERVE - 2 * room
@@ -86,7 +78,7 @@ def test_a_flood_leaves_descriptors(cluster: Cluster, tmp_path: Path) -> None:
         flood = [socket.create_connection(address(ready["listen"])) for _ in range(3 * LIMIT)]
         for client in flood:
             stack.callback(client.close)
-        until(lambda: metrics(ready)["weir_proxy_connections"] == room)
+        until(lambda: series_at(ready["metrics"])["weir_proxy_connections"] == room)
         before = spent_s(ready["pid"])
         time.sleep(1)
         assert spent_s(ready["pid"]) - before < 0.3
@@ -94,7 +86,7 @@ def test_a_flood_leaves_descriptors(cluster: Cluster, tmp_path: Path) -> None:
         assert descriptors(ready["pid"]) < LIMIT - RESERVE // 3
         for client in flood:
             client.close()
-        until(lambda: metrics(ready)["weir_proxy_connections"] == 1)
+        until(lambda: series_at(ready["metrics"])["weir_proxy_connections"] == 1)
         with WireClient(ready["listen"], "next") as late:
             assert late.metadata([]).brokers
 

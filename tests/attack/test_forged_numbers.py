@@ -6,9 +6,9 @@ from typing import Any
 import orjson
 import pytest
 from cluster_kit import Cluster, fresh
-from confluent_kafka import Producer
 from kafka.protocol.admin import topics
 from proxy_kit import ProxyThread, until
+from stack_kit import put
 from wire_client import WireClient, create_request, errors
 
 Connect = Callable[..., WireClient]
@@ -18,10 +18,7 @@ NUMBERS = (b"1.7e308", b"NaN", b"-1", b"9223372036854775808", b"Infinity", b"1e9
 
 def forge(cluster: Cluster, topic: str, values: list[bytes]) -> None:
     """Write records as whoever may write to the topic can."""
-    producer = Producer({"bootstrap.servers": cluster.kafka.bootstrap})
-    for value in values:
-        producer.produce(topic, key=b"x", value=value)
-    assert producer.flush(20) == 0
+    put(cluster.kafka.bootstrap, topic, *values, key=b"x")
 
 
 def with_numbers(fields: dict[str, Any], *keys: str) -> list[bytes]:

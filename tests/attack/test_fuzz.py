@@ -9,17 +9,17 @@ import logging
 from collections.abc import Iterator
 
 import pytest
+from broker_fixtures import installed
 from fuzz_cases import CASES, Case
 from fuzz_kit import seeds
 from fuzz_network import LyingBroker, attack, bystanders
-from fuzz_rig import KINDS, Rig, resident_bytes
-from proxy_kit import Decider, PolicyWriter
+from fuzz_rig import KINDS, Rig
 from watched_proxy import WatchedProxy
 
+from enforcer.host.budget import resident_bytes
 from enforcer.wire.kafka.frames import METADATA
-from streaming.contract.topics import Cluster, Topics
+from streaming.contract.topics import Topics
 from weir.stack.kafka import LocalKafka
-from weir.stack.topics import ensure_topics
 
 GROWTH_MAX_BYTES = 64 << 20
 TURN_MAX_S = 0.050
@@ -94,15 +94,11 @@ def test_hostile_frames_for_an_hour(kind: str, part: int) -> None:
 def own_kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalKafka]:
     """A broker that nobody else needs: some of what is sent is carried out."""
     bounds = {"socket.request.max.bytes": "1048576", "num.partitions": "1"}
-    with LocalKafka(tmp_path_factory.mktemp("fuzz"), auto_create_topics=True, properties=bounds) as kafka:
-        ensure_topics(Cluster(kafka.bootstrap))
-        with Decider(kafka.bootstrap, Topics()):
-            policies = PolicyWriter(kafka.bootstrap, Topics())
-            policies.put(
-                "quotas[user=<default>]",
-                {"controller_mutation_rate": 50, "producer_byte_rate": 1e9, "consumer_byte_rate": 1e9},
-            )
-            yield kafka
+    kafka = LocalKafka(tmp_path_factory.mktemp("fuzz"), auto_create_topics=True, properties=bounds)
+    rates = {"controller_mutation_rate": 50, "producer_byte_rate": 1e9, "consumer_byte_rate": 1e9}
+    with kafka, installed(kafka, Topics()) as cluster:
+        cluster.policies.put("quotas[user=<default>]", rates)
+        yield kafka
 
 
 @pytest.mark.soak

@@ -10,8 +10,8 @@ import orjson
 import pytest
 from admin_process_kit import Admin
 from cluster_kit import Cluster
-from confluent_kafka import Producer
 from proxy_kit import Decider, ProxyThread, until
+from stack_kit import put
 
 from streaming.contract.topics import Cluster as Home
 from streaming.contract.topics import Topics
@@ -30,23 +30,19 @@ def forge(cluster: Cluster, topics: Topics, path: str = PATH, rate: float = 1_00
     """Write a policy as whoever may write to the topic can."""
     value = {"controller_mutation_rate": rate} if path == PATH else {"publishRateInMsgs": rate}
     event = {"type": "policy", "path": path, "value": value, **fields}
-    producer = Producer({"bootstrap.servers": cluster.kafka.bootstrap})
-    producer.produce(topics.policies, key=path, value=orjson.dumps(event))
-    assert producer.flush(20) == 0
+    put(cluster.kafka.bootstrap, topics.policies, event, key=path)
 
 
 @pytest.fixture
-def apply(cluster: Cluster, topics: Topics, tmp_path: Path) -> Callable[[float], int]:
+def apply(options: list[str], tmp_path: Path) -> Callable[[float], int]:
     """Run `weir policy apply` with this rate for mallory; gives the exit status."""
-    settings, policies = tmp_path / "weir.yaml", tmp_path / "policies.yaml"
-    settings.write_text(f"kafka: {{topic_prefix: {topics.prefix}}}\n")
+    policies = tmp_path / "policies.yaml"
 
     def run(rate: float) -> int:
         policies.write_text(
             f"version: 1\nquotas: [{{entity: {{user: mallory}}, controller_mutation_rate: {rate}}}]\n"
         )
-        words = ["policy", "apply", str(policies), "--kafka", cluster.kafka.bootstrap]
-        return main([*words, "--settings", str(settings)])
+        return main(["policy", "apply", str(policies), *options])
 
     return run
 

@@ -7,11 +7,12 @@ from collections.abc import Callable
 
 import pytest
 from cluster_kit import Cluster, fresh
+from endings_kit import stored
 from kafka.protocol.consumer import fetch
 from kafka.protocol.metadata import metadata
 from kafka.protocol.producer import produce
 from kafka_kit import build
-from protected_kit import REFUSED, Wire, ask, end_of, fetch_request, produce_request
+from protected_kit import REFUSED, Wire, ask, fetch_request, produce_request
 from wire_client import WireClient
 
 
@@ -50,7 +51,7 @@ def test_metadata_by_id(wire: Wire, policies_id: uuid.UUID) -> None:
 def test_produce(cluster: Cluster, wire: Wire, mine: str, version: int) -> None:
     """Alone or among others it is refused; the others are written."""
     client, target = wire("attack"), cluster.topics.policies
-    before, mine_before = end_of(cluster, target), end_of(cluster, mine)
+    before, mine_before = stored(cluster, target), stored(cluster, mine)
     for names in ([target], [mine, target], [target, mine]):
         answer = ask(client, produce_request(version, names), produce.ProduceResponse)
         found = {topic.name: topic.partition_responses[0].error_code for topic in answer.responses}
@@ -58,22 +59,22 @@ def test_produce(cluster: Cluster, wire: Wire, mine: str, version: int) -> None:
     client.send(produce_request(version, [target, mine], acks=0))
     client.send(produce_request(version, [target], acks=0))
     assert ask(client, produce_request(version, [mine]), produce.ProduceResponse).responses
-    assert end_of(cluster, target) == before
-    assert end_of(cluster, mine) == mine_before + 4
+    assert stored(cluster, target) == before
+    assert stored(cluster, mine) == mine_before + 4
 
 
 def test_produce_by_id(cluster: Cluster, wire: Wire, policies_id: uuid.UUID) -> None:
     """From version 13 on topics have ids only."""
-    before = end_of(cluster, cluster.topics.policies)
+    before = stored(cluster, cluster.topics.policies)
     answer = ask(wire("attack"), produce_request(13, [policies_id]), produce.ProduceResponse)
     assert answer.responses[0].partition_responses[0].error_code == REFUSED
-    assert end_of(cluster, cluster.topics.policies) == before
+    assert stored(cluster, cluster.topics.policies) == before
 
 
 def test_a_large_produce_in_pieces(cluster: Cluster, wire: Wire, mine: str) -> None:
     """A request that is cut within the name, or has the name behind a megabyte, is refused all the same."""
     target = cluster.topics.decisions
-    before = end_of(cluster, target)
+    before = stored(cluster, target)
     for names, cuts in (([target], (20, 30, 45)), ([mine, target], (16, 40, 500_000))):
         client, message = wire("attack"), produce_request(8, names, size=800_000)
         message.with_header(5, "attack")
@@ -87,7 +88,7 @@ def test_a_large_produce_in_pieces(cluster: Cluster, wire: Wire, mine: str) -> N
         answer = client.receive(produce.ProduceResponse, 8)
         found = {topic.name: topic.partition_responses[0].error_code for topic in answer.responses}
         assert found[target] == REFUSED and found.get(mine, 0) == 0
-    assert end_of(cluster, target) == before
+    assert stored(cluster, target) == before
 
 
 def overlong(number: int, size: int) -> bytes:
@@ -121,7 +122,7 @@ def longer(version: int, name: str, place: str, size: int, acks: int) -> bytes:
 def test_numbers_longer_than_need_be(cluster: Cluster, wire: Wire, mine: str, place: str) -> None:
     """A broker takes them, so the proxy reads them as one: of others' topics they pass, of Weir's none."""
     target = cluster.topics.policies
-    ours, theirs = end_of(cluster, target), end_of(cluster, mine)
+    ours, theirs = stored(cluster, target), stored(cluster, mine)
     frames = [(version, size) for version in (9, 12) for size in (2, 3, 4, 5)]
     for address in (cluster.kafka.bootstrap, ""):
         with wire("attack", address) as client:
@@ -138,8 +139,8 @@ def test_numbers_longer_than_need_be(cluster: Cluster, wire: Wire, mine: str, pl
                     assert answer.responses[0].partition_responses[0].error_code == REFUSED
                 # What is behind it is handled, so it has been.
                 assert ask(client, produce_request(9, [mine]), produce.ProduceResponse).responses
-    assert end_of(cluster, target) == ours
-    assert end_of(cluster, mine) == theirs + 4 * len(frames)
+    assert stored(cluster, target) == ours
+    assert stored(cluster, mine) == theirs + 4 * len(frames)
 
 
 @pytest.mark.parametrize("version", [4, 11, 12])

@@ -9,6 +9,7 @@ import pytest
 from cluster_kit import Cluster, fresh
 from confluent_kafka import Consumer, KafkaException, Producer
 from confluent_kafka.admin import AdminClient, ConfigResource
+from endings_kit import stored
 from kafka import KafkaAdminClient, KafkaConsumer
 from kafka.protocol.admin import cluster as cluster_api
 from kafka.protocol.admin import configs, topics, transactions
@@ -16,7 +17,7 @@ from kafka.protocol.consumer import fetch, group, offsets
 from kafka.protocol.metadata import find_coordinator, metadata
 from kafka.protocol.producer import produce, transaction
 from kafka_kit import build
-from protected_kit import REFUSED, TRANSACTION_REFUSED, Wire, ask, end_of, fetch_request, produce_request
+from protected_kit import REFUSED, TRANSACTION_REFUSED, Wire, ask, fetch_request, produce_request
 from proxy_kit import ProxyThread, until
 from wire_client import WireClient, metadata_request
 
@@ -229,7 +230,7 @@ def test_java_tools(cluster: Cluster, proxy: ProxyThread, tool: str, more: tuple
     command = java_command(f"org.apache.kafka.tools.{tool}", "--bootstrap-server", proxy.bootstrap, *more)
     done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
     assert "PartitionCount" not in done.stdout and "weir.policies:0" not in done.stdout
-    assert end_of(cluster, cluster.topics.policies) >= 0
+    assert stored(cluster, cluster.topics.policies) >= 0
 
 
 def test_who_wants_it_otherwise(cluster: Cluster, proxy_with: Callable[..., ProxyThread]) -> None:

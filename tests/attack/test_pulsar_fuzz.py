@@ -9,9 +9,10 @@ import logging
 from unittest.mock import patch
 
 import pytest
-from fuzz_rig import resident_bytes, short_ends
+from fuzz_rig import short_ends
 from pulsar_fuzz import KINDS, PulsarFuzz
 
+from enforcer.host.budget import resident_bytes
 from enforcer.pulsar.lookup import part
 
 SEED = 20_261_123

@@ -37,7 +37,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from four_clients import go
 from kafka import KafkaAdminClient
 from live_backlogs import EVICTS, WAIT_S, Backlogs
-from stack_kit import START_LIMIT_S, STOP_LIMIT_S, WEIR, Up, create, java_topics, new_topics, until, weir
+from stack_kit import START_LIMIT_S, STOP_LIMIT_S, WEIR, Up, create, java_topics, new_topics, put, until, weir
 from tls_kit import Way
 
 from streaming.contract.topics import Topics
@@ -218,9 +218,7 @@ def all_parts_work(secured: Secured, up: Up) -> None:
     proxy = ("proxy", "--listen", "127.0.0.1:0", "--id", "another", "--kafka", secured.kafka)
     with part(secured.folder, *proxy, "--settings", settings) as ready:
         until(ready.exists, what="a proxy that has read what was decided")
-    broken = Producer({"bootstrap.servers": secured.admin})
-    broken.produce(TOPICS.requests, b"for the dead letters")
-    assert broken.flush(LIMIT_S) == 0
+    put(secured.admin, TOPICS.requests, b"for the dead letters")
     secured.weir("weir-policies", "policy", "apply", str(secured.folder / "policies.yaml"))
     secured.weir("weir-reader", "dump", "--out", str(secured.folder / "events.jsonl"))
     secured.weir("weir-reader", "policy", "get")

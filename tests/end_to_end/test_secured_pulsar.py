@@ -7,11 +7,12 @@ from pathlib import Path
 
 import pulsar
 import pytest
-from pulsar_kit import Admin, client, fresh, receive, running_pulsar, send_all
+from pulsar_kit import Admin, client, fresh, receive, send_all
 from pulsar_tokens import KEY, token
 from stack_kit import Up, weir
 
 from weir.stack.kafka import free_port
+from weir.stack.pulsar import LocalPulsar
 
 pytestmark = pytest.mark.soak
 
@@ -57,7 +58,7 @@ def test_all_parts_get_in_and_clients_feel_limits(tmp_path: Path) -> None:
     policies.write_text(POLICIES)
     words = ["--settings", str(settings), "--policies", str(policies), "--pulsar-listen", "127.0.0.1:0"]
     words += ["--pulsar", f"127.0.0.1:{secure}", "--pulsar-admin", f"https://127.0.0.1:{web}"]
-    with running_pulsar(folder / "pulsar", token=token("broker"), properties=lines) as broker:
+    with LocalPulsar(folder / "pulsar", token=token("broker"), properties=lines) as broker:
         admin = Admin(broker.admin, token("broker"))
         admin.do("POST", "namespaces/public/default/permissions/ann", ["produce", "consume"])
         admin.topic(TOPIC)

@@ -127,10 +127,6 @@ def _await_rates(found: Callable[[float, float], bool], what: str) -> float:
     return time.monotonic() - begun
 
 
-def _all_have_shares(exam: Exam) -> bool:
-    return all(exam.state(name, "active", kind) for name in DEMAND for kind in KINDS)
-
-
 def _is_used_and_shared(total: float, rates: Mapping[str, float]) -> bool:
     """The issue's own bounds: the total within 5 %, the hungry two within 10 %, the small one unhindered."""
     near = total == pytest.approx(LIMIT, rel=0.05)
@@ -140,7 +136,7 @@ def _is_used_and_shared(total: float, rates: Mapping[str, float]) -> bool:
 
 def test_the_limit_is_used_and_shared(exam: Exam) -> None:
     """From three rounds after the first shares on, over 30 s, in all three groups."""
-    until(partial(_all_have_shares, exam), what="all shares")
+    until(lambda: all(exam.state(name, "active", kind) for name in DEMAND for kind in KINDS), what="shares")
     begun = time.monotonic() + 3 * ROUND_S
     time.sleep(3 * ROUND_S)
     held = dict.fromkeys(KINDS, False)

@@ -148,13 +148,13 @@ def test_a_backlog_is_evicted_once_and_counted(up: Up) -> None:
     held.commit("slow", 5)
     held.commit("fast", 95)
     topic = f'topic="{full("acme.evicted.t")}"'
-    size = "pulsar_storage_backlog_size"
-    until(lambda: (series(up.metrics(), size, topic) or 0) > LIMIT, what="the size", limit_s=WAIT_S)
+    page, size = up.ready["metrics"], "pulsar_storage_backlog_size"
+    until(lambda: (series(page, size, topic) or 0) > LIMIT, what="the size", limit_s=WAIT_S)
     assert held.committed("slow") == [5], "there is no quota yet"
     held.limit(EVICTS)
     evicted = "pulsar_storage_backlog_quota_exceeded_evictions_total"
     until(
-        lambda: series(up.metrics(), evicted, topic, 'quota_type="size"') == 1.0,
+        lambda: series(page, evicted, topic, 'quota_type="size"') == 1.0,
         what="the eviction",
         limit_s=WAIT_S,
     )
@@ -164,11 +164,11 @@ def test_a_backlog_is_evicted_once_and_counted(up: Up) -> None:
     assert done["messages"] == offset - 5 and done["upto"]["entry"] + done["upto"]["ledger"] == offset - 1
     assert held.committed("fast") == [95]
     assert held.read("acme.evicted.t", offset) == RECORDS - offset
-    until(lambda: (series(up.metrics(), size, topic) or 0) <= LIMIT, what="a size within", limit_s=WAIT_S)
+    until(lambda: (series(page, size, topic) or 0) <= LIMIT, what="a size within", limit_s=WAIT_S)
     # The least that holds: with one record more it would be beyond.
-    left = series(up.metrics(), size, topic) or 0
+    left = series(page, size, topic) or 0
     assert left + left / (RECORDS - offset) > LIMIT
-    assert series(up.metrics(), evicted, topic, 'quota_type="size"') == 1.0
+    assert series(page, evicted, topic, 'quota_type="size"') == 1.0
     held.limit(None)
 
 

@@ -2,11 +2,9 @@
 
 import getpass
 import json
-import threading
 import time
 from pathlib import Path
 from typing import Any
-from urllib.request import urlopen
 
 import orjson
 import pytest
@@ -15,7 +13,8 @@ from cluster_kit import Cluster
 from confluent_kafka import Producer
 from pack_kit import packed
 from proxy_kit import until
-from stack_kit import weir
+from stack_kit import series_at, weir
+from threaded import together
 
 from streaming.columns.packed import CONTENT_TYPE, HEADER
 from streaming.contract.topics import Cluster as Home
@@ -35,11 +34,7 @@ UNLIMITED = {
 def test_pulsar_admin_works_as_it_is(cluster: Cluster, topics: Topics, tmp_path: Path) -> None:
     """create, get, list, update, attach, detach, delete; what Pulsar refuses is refused with its words."""
     with Admin(cluster.kafka.bootstrap, tmp_path / "admin", topics.prefix) as admin:
-
-        def run(*words: str) -> str:
-            done = pulsar_admin(tmp_path, admin.url, *words)
-            return done.stdout.strip() if done.returncode == 0 else f"failed: {done.stderr}"
-
+        run = admin.run
         assert run("resourcegroups", "create", "rg1", "-mp", "300", "--byte-publish-rate", "1000000") == ""
         limits = UNLIMITED | {"publishRateInMsgs": 300, "publishRateInBytes": 1_000_000}
         assert json.loads(run("resourcegroups", "get", "rg1")) == limits
@@ -59,11 +54,7 @@ def test_pulsar_admin_works_as_it_is(cluster: Cluster, topics: Topics, tmp_path:
 def test_pulsar_admin_sets_dispatch_rates_as_it_is(cluster: Cluster, topics: Topics, tmp_path: Path) -> None:
     """Of namespaces, topics, subscriptions and brokers: set, get, what applies, remove."""
     with Admin(cluster.kafka.bootstrap, tmp_path / "admin", topics.prefix) as admin:
-
-        def run(*words: str) -> str:
-            done = pulsar_admin(tmp_path, admin.url, *words)
-            return done.stdout.strip() if done.returncode == 0 else f"failed: {done.stderr}"
-
+        run = admin.run
         def rate_of(*words: str) -> tuple[int, int]:
             """Messages and bytes of a rate that it shows."""
             shown = json.loads(run(*words))
@@ -157,8 +148,7 @@ def test_stats_are_read_from_deliveries_and_decisions(
         seen = json.loads(done.stdout)["subscriptions"]["sub1"]
         assert seen["msgOutCounter"] >= own["msgOutCounter"]
         assert seen["dispatchThrottledMsgEventsBySubscriptionLimit"] >= 1
-        with urlopen(admin.ready["metrics"], timeout=10) as answer:
-            assert b"weir_admin_dispatch_rows 1.0" in answer.read()
+        assert series_at(admin.ready["metrics"])["weir_admin_dispatch_rows"] == 1.0
 
 
 @pytest.mark.soak
@@ -203,8 +193,7 @@ def shows_usage(cluster: Cluster, topics: Topics, admin: Admin) -> None:
     assert member["usage"]["publishRateInMsgs"] == 40.0
     assert member["share"] == {"publishRateInMsgs": 100.0}
     assert member["throttledMs"]["publishRateInMsgs"] == 90
-    with urlopen(admin.ready["metrics"], timeout=10) as answer:
-        assert b"weir_admin_usage_rows 1.0" in answer.read()
+    assert series_at(admin.ready["metrics"])["weir_admin_usage_rows"] == 1.0
 
 
 def test_changes_are_seen_at_once_take_effect_in_two_seconds_and_stay(
@@ -230,13 +219,12 @@ def test_changes_are_seen_at_once_take_effect_in_two_seconds_and_stay(
 
 
 @pytest.mark.soak
-def test_writers_at_a_time_lose_nothing(cluster: Cluster, topics: Topics, tmp_path: Path) -> None:
+def test_writers_at_a_time_lose_nothing(
+    cluster: Cluster, topics: Topics, tmp_path: Path, options: list[str]
+) -> None:
     """Two processes of the API change one group's fields, and `weir policy apply` a quota, all at once."""
     policies = tmp_path / "policies.yaml"
     policies.write_text("version: 1\nquotas: [{entity: {user: a}, controller_mutation_rate: 5}]\n")
-    settings = tmp_path / "weir.yaml"
-    settings.write_text(f"kafka: {{topic_prefix: {topics.prefix}}}\n")
-    apply = ["apply", str(policies), "--kafka", cluster.kafka.bootstrap, "--settings", str(settings)]
     with (
         Admin(cluster.kafka.bootstrap, tmp_path / "one", topics.prefix, change_timeout_ms=20_000) as one,
         Admin(cluster.kafka.bootstrap, tmp_path / "two", topics.prefix, change_timeout_ms=20_000) as two,
@@ -247,15 +235,10 @@ def test_writers_at_a_time_lose_nothing(cluster: Cluster, topics: Topics, tmp_pa
             for rate in range(1, 6):
                 answers.append(admin.ask("PUT", f"{GROUPS}/rg1", {field: rate}))
 
-        threads = [
-            threading.Thread(target=change, args=(one, "publishRateInMsgs")),
-            threading.Thread(target=change, args=(two, "dispatchRateInMsgs")),
-        ]
-        for thread in threads:
-            thread.start()
-        applied = weir("policy", *apply)
-        for thread in threads:
-            thread.join(60)
+        applied, *_ = together(
+            lambda: weir("policy", "apply", str(policies), *options),
+            lambda: change(one, "publishRateInMsgs"), lambda: change(two, "dispatchRateInMsgs"),
+        )  # fmt: skip
         assert applied.returncode == 0, applied.stderr
         assert answers == [(204, "")] * 10
         log = read_policies(Home(cluster.kafka.bootstrap, topics))
@@ -273,18 +256,19 @@ def test_writers_at_a_time_lose_nothing(cluster: Cluster, topics: Topics, tmp_pa
 
 
 @pytest.mark.soak
-def test_changes_are_told_with_who_and_why(cluster: Cluster, topics: Topics, tmp_path: Path) -> None:
+def test_changes_are_told_with_who_and_why(
+    cluster: Cluster, topics: Topics, tmp_path: Path, options: list[str]
+) -> None:
     """By two tokens, one of which comes while it runs, and by a file; a refused attempt is logged."""
     bootstrap, tokens = cluster.kafka.bootstrap, tmp_path / "tokens.yaml"
-    policies, settings = tmp_path / "policies.yaml", tmp_path / "weir.yaml"
+    policies = tmp_path / "policies.yaml"
     policies.write_text("version: 1\nquotas: [{entity: {user: a}, controller_mutation_rate: 5}]\n")
-    settings.write_text(f"kafka: {{topic_prefix: {topics.prefix}}}\n")
     ops = "- {token: secret, role: operator, name: ops}"
     tokens.touch(0o600)
     tokens.write_text(f"tokens:\n{ops}\n- {{token: old, role: viewer}}\n")
 
     def policy(*words: str) -> list[str]:
-        done = weir("policy", *words, "--kafka", bootstrap, "--settings", str(settings), limit_s=120)
+        done = weir("policy", *words, *options, limit_s=120)
         assert done.returncode == 0, done.stderr
         return done.stdout.splitlines()
 
@@ -306,8 +290,7 @@ def test_changes_are_told_with_who_and_why(cluster: Cluster, topics: Topics, tmp
         tokens.write_text("tokens: []\n")
         assert admin.ask("GET", rate, token="team")[0] == 200
         policy("apply", str(policies), "--reason", "ticket 7")
-        with urlopen(admin.ready["metrics"], timeout=10) as answer:
-            assert b'weir_admin_token_reads_total{result="unusable"} 1.0' in answer.read()
+        assert series_at(admin.ready["metrics"])['weir_admin_token_reads_total{result="unusable"}'] == 1.0
     told = [json.loads(each) for each in policy("log", "--json")]
     assert [(row["actor"].partition("@")[0], row["reason"], row["version"]) for row in told] == [
         ("ops", "a first limit", 2), ("acme-team", "more for the fair", 3),

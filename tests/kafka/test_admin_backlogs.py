@@ -4,16 +4,14 @@ import json
 import time
 from pathlib import Path
 from typing import Any
-from urllib.request import urlopen
 
-import orjson
 import pytest
 from admin_backlog_kit import T, block, decision, eviction, report
-from admin_process_kit import Admin, pulsar_admin
+from admin_process_kit import Admin
 from cluster_kit import Cluster
-from confluent_kafka import Producer
 from pack_kit import packed
 from proxy_kit import until
+from stack_kit import put, series_at
 
 from streaming.columns.packed import CONTENT_TYPE, HEADER
 from streaming.contract.topics import Cluster as Home
@@ -26,11 +24,8 @@ PACKED = {HEADER: CONTENT_TYPE}
 
 def sent(cluster: Cluster, topic: str, *records: dict[str, Any], pack: bool = False) -> None:
     """Records that are there when this returns."""
-    producer = Producer({"bootstrap.servers": cluster.kafka.bootstrap})
-    values = packed(records) if pack else [orjson.dumps(each) for each in records]
-    for value in values:
-        producer.produce(topic, value, headers=PACKED if pack else None)
-    assert producer.flush(10) == 0
+    values: Any = packed(records) if pack else records
+    put(cluster.kafka.bootstrap, topic, *values, headers=PACKED if pack else None)
 
 
 @pytest.mark.soak
@@ -84,19 +79,14 @@ def test_what_stood_at_the_start_is_known_and_what_comes_is_followed(
 
         until(moved, what="what came since")
         assert stats()["backlogQuotaLimitSize"] == 700
-        with urlopen(admin.ready["metrics"], timeout=10) as answer:
-            assert b"weir_admin_backlog_rows 6.0" in answer.read()
+        assert series_at(admin.ready["metrics"])["weir_admin_backlog_rows"] == 6.0
 
 
 @pytest.mark.soak
 def test_pulsar_admin_sets_backlog_quotas_as_it_is(cluster: Cluster, topics: Topics, tmp_path: Path) -> None:
     """Of namespaces and topics: set, get, what applies, remove; and it reads the stats."""
     with Admin(cluster.kafka.bootstrap, tmp_path / "admin", topics.prefix) as admin:
-
-        def run(*words: str) -> str:
-            done = pulsar_admin(tmp_path, admin.url, *words)
-            return done.stdout.strip() if done.returncode == 0 else f"failed: {done.stderr}"
-
+        run = admin.run
         hold, size, age = ("--policy", "producer_request_hold"), "destination_storage", "message_age"
         n, words = ("namespaces", "set-backlog-quota", "acme/orders"), ("-lt", "1h", "-t", age)
         assert run("namespaces", "get-backlog-quotas", "acme/orders") == ""

@@ -5,14 +5,13 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
-from urllib.request import urlopen
 
 import orjson
 import pytest
 from cluster_kit import Cluster
 from collector_kit import TOPIC
 from proxy_kit import until
-from stack_kit import read_all
+from stack_kit import read_all, series_at
 
 from streaming.collect.backlog.action_log import ActionLog
 from streaming.contract.backlog.actions import BEGUN, BacklogAction, backlog_action
@@ -92,12 +91,7 @@ def test_the_newest_collector_of_a_cluster_is_the_one(
     assert "another collector has taken over" in first.log.read_text()
 
     def checks() -> bool:
-        with urlopen(metrics, timeout=10) as answer:
-            text = answer.read().decode()
-        return any(
-            line.startswith('weir_backlog_rounds_total{result="done"}') and float(line.split()[1]) > 3
-            for line in text.splitlines()
-        )
+        return series_at(metrics).get('weir_backlog_rounds_total{result="done"}', 0.0) > 3
 
     until(checks, what="checks of the second", limit_s=LIMIT_S)
     for one in (second, waiting):

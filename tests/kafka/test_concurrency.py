@@ -6,17 +6,18 @@ import struct
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from typing import Any
 
 import orjson
 import pytest
 from cluster_kit import Cluster, fresh
-from confluent_kafka import Consumer, Producer
+from confluent_kafka import Consumer
 from kafka.protocol.producer import ProduceResponse
 from limited_broker import FIXED, LIMIT, Start, World, partition, worlds
 from patient_load import PATIENCE_S, Load, read_all
 from proxy_kit import ProxyThread, until
+from stack_kit import put
 from tls_kit import Way
 from wire_client import WireClient, errors
 
@@ -40,15 +41,9 @@ def start(cluster: Cluster, topics: Topics, monkeypatch: pytest.MonkeyPatch) -> 
         yield make
 
 
-@contextmanager
-def loaded(world: World, count: int, producers: int = PRODUCERS) -> Iterator[list[Any]]:
-    """All producers write so many records each; ends when all have."""
-    load = Load(world.client, world.topic, count, producers)
-    load.start()
-    try:
-        yield load.failed
-    finally:
-        load.join()
+def loaded(world: World, count: int, producers: int = PRODUCERS) -> Load:
+    """All producers write so many records each."""
+    return Load(world.client, world.topic, count, producers)
 
 
 @pytest.mark.soak
@@ -174,9 +169,7 @@ def test_the_brain_away_and_back(start: Start, monkeypatch: pytest.MonkeyPatch) 
         "type": "limit", "id": "l1", "ts": time.time_ns() // 1_000_000, "partition": name,
         "algorithm": "aimd", "limit": 3, "estimated_limit": 3.0,
     }  # fmt: skip
-    writer = Producer({"bootstrap.servers": world.cluster.kafka.bootstrap, "log_level": "0"})
-    writer.produce(world.topics.decisions, orjson.dumps(decided), key=name)
-    writer.flush(20)
+    put(world.cluster.kafka.bootstrap, world.topics.decisions, decided, key=name)
     until(lambda: found.limiter.limit == 3, what="the job's limit")
     assert metric(world.proxy, "weir_concurrency_local") == 0
     assert metric(world.proxy, "weir_concurrency_samples_total", what="sent") > 0

@@ -28,6 +28,7 @@ from consuming_kit import (
 from counted_kit import Counted, count_by, full_name, wall_ms
 from kafka import KafkaConsumer
 from proxy_kit import ProxyThread, until
+from threaded import together
 from tls_kit import Way
 from traffic_kit import batch
 
@@ -42,24 +43,20 @@ def limited(start: Start, **limits: Any) -> tuple[ProxyThread, Counted]:
     return running, counted
 
 
-def ambiguous(running: ProxyThread) -> float | None:
-    """Topics fetched by nobody knows which group."""
-    return running.proxy.metrics.registry.get_sample_value("weir_dispatch_ambiguous_fetches_total")
-
-
 RATES = [
     # Client, limit a second, records in a batch, records: the first second's and those of whole turns.
     pytest.param(confluent, 1_000, 1, 4_000, marks=pytest.mark.soak),
     pytest.param(aio, 100, 6, 402, marks=pytest.mark.soak),
     (new_confluent, 100, 1, 400),
-]
-LONG_RATES = [
-    (client, *case)
-    for client in (confluent, kafka_python, aio, java, new_confluent, new_java)
-    for case in (
-        (10, 1, 90), (10, 6, 102), (10, 30, 120), (100, 1, 900), (100, 6, 1_002), (100, 30, 1_020),
-        (1_000, 1, 9_000), (1_000, 6, 10_002), (1_000, 30, 9_990 + 30),
-    )
+    # Then every client with every rate and batch.
+    *(
+        pytest.param(client, *case, marks=pytest.mark.soak)
+        for client in (confluent, kafka_python, aio, java, new_confluent, new_java)
+        for case in (
+            (10, 1, 90), (10, 6, 102), (10, 30, 120), (100, 1, 900), (100, 6, 1_002), (100, 30, 1_020),
+            (1_000, 1, 9_000), (1_000, 6, 10_002), (1_000, 30, 9_990 + 30),
+        )
+    ),
 ]  # fmt: skip
 
 
@@ -80,15 +77,6 @@ def test_rates(
     cluster: Cluster, proxy_with: Start, consume: Any, limit: int, per_batch: int, count: int
 ) -> None:
     """Within 2 % in the long run, whatever client, protocol and batches."""
-    holds(lambda: measured_rate(cluster, proxy_with, consume, limit, per_batch, count), limit)
-
-
-@pytest.mark.soak
-@pytest.mark.parametrize(("consume", "limit", "per_batch", "count"), LONG_RATES)
-def test_all_rates(
-    cluster: Cluster, proxy_with: Start, consume: Any, limit: int, per_batch: int, count: int
-) -> None:
-    """The same for every client with every rate and batch."""
     holds(lambda: measured_rate(cluster, proxy_with, consume, limit, per_batch, count), limit)
 
 
@@ -164,11 +152,7 @@ def rates_beside(cluster: Cluster, proxy_with: Start) -> tuple[float, float]:
     def consume(group: str, count: int) -> None:
         found[group] = confluent(running.bootstrap, group, topic, count, **{"client.id": group})
 
-    threads = [threading.Thread(target=consume, args=each) for each in ((small, 100), (hungry, 330))]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    together(lambda: consume(small, 100), lambda: consume(hungry, 330))
     # While both read, but for the first periods, in which they find their turns.
     since = max(arrivals[0][0] for arrivals in found.values()) + 2
     until = min(arrivals[-1][0] for arrivals in found.values())
@@ -266,14 +250,11 @@ def test_groups_with_one_client_id(cluster: Cluster, proxy_with: Start) -> None:
     def consume(group: str, topic: str) -> None:
         found[group] = confluent(running.bootstrap, group, topic, 60)
 
-    threads = [threading.Thread(target=consume, args=pair) for pair in zip(groups, topics, strict=True)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    together(*(partial(consume, *pair) for pair in zip(groups, topics, strict=True)))
     assert found[groups[0]][-1][0] - found[groups[0]][0][0] > 1.0
     assert {delivered.place[2] for delivered in counted.delivered} == {groups[0]}
-    assert ambiguous(running) == 0
+    known = running.proxy.metrics.registry.get_sample_value
+    assert known("weir_dispatch_ambiguous_fetches_total") == 0
 
 
 @pytest.mark.parametrize("dimension", [pytest.param("Msg", marks=pytest.mark.soak), "Byte"])

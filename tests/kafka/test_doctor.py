@@ -17,14 +17,12 @@ from confluent_kafka.admin import (
     AclOperation,
     AclPermissionType,
     AdminClient,
-    AlterConfigOpType,
-    ConfigEntry,
-    ConfigResource,
     ResourcePatternType,
     ResourceType,
 )
 from prometheus_client import Gauge
 from proxy_kit import ProxyThread
+from stack_kit import alter
 from tls_kit import Authority
 
 from enforcer.core.security.tls import TlsSettings
@@ -182,9 +180,7 @@ def test_a_topic_with_a_wrong_setting_and_one_that_is_gone(
 ) -> None:
     """Each is named with the command that mends it."""
     admin = AdminClient({**login(ADMIN), "bootstrap.servers": guarded.sasl_bootstrap})
-    entry = ConfigEntry("message.timestamp.type", "CreateTime", incremental_operation=AlterConfigOpType.SET)
-    resource = ConfigResource(ResourceType.TOPIC, own.requests, incremental_configs=[entry])
-    admin.incremental_alter_configs([resource])[resource].result(LIMIT_S)
+    alter(admin, own.requests, {"message.timestamp.type": "CreateTime"}).result(LIMIT_S)
     admin.delete_topics([own.deadletter])[own.deadletter].result(LIMIT_S)
     status, found = doctor(own)
     assert status == 1

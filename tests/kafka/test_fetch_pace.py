@@ -2,16 +2,17 @@
 
 import time
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from itertools import pairwise
 from typing import Any
 
 import pytest
-from broker_fixtures import apart, serving
+from broker_fixtures import own_cluster, serving
 from cluster_kit import Cluster, fresh
 from confluent_kafka import Consumer
 from proxy_kit import ProxyThread, until
 from stack_kit import new_topics
+from threaded import together
 from traffic_kit import batch, produce
 from wire_client import WireClient
 
@@ -21,13 +22,7 @@ ASKED = 1_048_576
 GAP_MAX_S = 2.0
 BEGUN_S, MEASURED_S = 2.0, 12.0
 """The stock of half a second is used up when it is measured."""
-
-
-@pytest.fixture(scope="module")
-def cluster(cluster: Cluster) -> Iterator[Cluster]:
-    """An installation of its own: proxies of other tests would have a part of the limits."""
-    with apart(cluster, "pace") as own:
-        yield own
+cluster = own_cluster("pace")
 
 
 @pytest.fixture(scope="module")
@@ -78,8 +73,7 @@ def limited(cluster: Cluster, proxy: ProxyThread, by: str) -> str:
         cluster.policies.put(f"resourcegroups.{name}", {"dispatchRateInBytes": RATE})
         cluster.policies.put(last, {"resourcegroup": name})
     filled(cluster, f"acme.{name}.t")
-    meter = proxy.proxy.meter
-    until(lambda: last in meter._policies.entries, what="the policy")
+    until(lambda: last in proxy.entries, what="the policy")
     return name
 
 
@@ -93,9 +87,8 @@ def test_consumers_that_ask_for_much_read_evenly(
 ) -> None:
     """No gap of seconds, and all of the rate, whatever they ask for at once or wait for: both at a time."""
     names = [limited(cluster, proxy, by) for by in ("user", "group")]
-    with ThreadPoolExecutor() as pool:
-        read = [pool.submit(arrivals, proxy.bootstrap, f"acme.{name}.t", name, **settings) for name in names]
-    for found in (one.result() for one in read):
+    reads = (partial(arrivals, proxy.bootstrap, f"acme.{name}.t", name, **settings) for name in names)
+    for found in together(*reads):
         began = found[0][0]
         gaps = [later - earlier for (earlier, _), (later, _) in pairwise(found)]
         size = sum(size for at, size in found if at - began >= BEGUN_S)

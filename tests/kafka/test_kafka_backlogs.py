@@ -76,10 +76,8 @@ def test_publish_times_are_those_of_the_records_at_the_offsets(cluster: Cluster,
     precise = looker.report(topic.topic, precise_age=True)
     assert subscription_ages(precise) == {"a": times[1], "b": None, "c": None}
     assert subscription_ages(looker.report(topic.topic, expires=True)) == {
-        "a": times[1],
-        "b": times[3],
-        "c": None,
-    }
+        "a": times[1], "b": times[3], "c": None,
+    }  # fmt: skip
     producer = Producer({"bootstrap.servers": cluster.kafka.bootstrap, "transactional.id": fresh("tx")})
     producer.init_transactions(20)
     for number in range(2):

@@ -10,6 +10,7 @@ from typing import Any
 from cluster_kit import Cluster, fresh
 from process_kit import proxy_process
 from proxy_kit import ProxyThread, until
+from threaded import together
 from wire_client import Closed, WireClient, errors
 
 from enforcer.laws.mutation.local_decisions import LocalDecisions
@@ -118,14 +119,12 @@ def test_two_proxies_hold_the_quota_together(cluster: Cluster) -> None:
                     client.create({f"{name}-{bootstrap.rpartition(chr(58))[2]}-{count}": 1})
                 count += 1
 
-        threads = [threading.Thread(target=ask, args=(proxy.bootstrap,)) for proxy in (one, two)]
-        for thread in threads:
-            thread.start()
-        for number in range(4):
-            for proxy in (one, two):
-                pass_one(proxy, modest, number)
-        for thread in threads:
-            thread.join()
+        def pass_some() -> None:
+            for number in range(4):
+                for proxy in (one, two):
+                    pass_one(proxy, modest, number)
+
+        together(pass_some, lambda: ask(one.bootstrap), lambda: ask(two.bootstrap))
         subject = f"user=ANONYMOUS,client-id={name}"
         until(lambda: not local_of(one).tail and not local_of(two).tail, what="all is decided")
     made = [d for d in admissions(cluster, subject) if d["outcome"] != "late"]

@@ -4,7 +4,6 @@ import json
 import signal
 import subprocess
 import time
-import urllib.request
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
@@ -17,6 +16,7 @@ from broker_fixtures import apart, serving
 from cluster_kit import Cluster, fresh
 from process_kit import weir_proxy
 from proxy_kit import Decider, ProxyThread, until
+from stack_kit import series_at
 from wire_client import WireClient, errors
 
 from enforcer.core.feeds import membership
@@ -53,9 +53,7 @@ class Command:
 
     def metric(self, name: str) -> float:
         """One of its series."""
-        with urllib.request.urlopen(self.ready()["metrics"], timeout=5) as page:
-            lines = page.read().decode().splitlines()
-        return float(next(line.split()[1] for line in lines if line.startswith(f"weir_proxy_{name} ")))
+        return series_at(self.ready()["metrics"])[f"weir_proxy_{name}"]
 
 
 @contextmanager

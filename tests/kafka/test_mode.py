@@ -10,16 +10,14 @@ from typing import Any
 import orjson
 import pytest
 from cluster_kit import Cluster, fresh
-from confluent_kafka import Producer
 from proxy_kit import Decider, PolicyWriter, ProxyThread, until
+from stack_kit import put
 from wire_client import WireClient, errors
 
-from enforcer.laws.mutation.local_decisions import LocalDecisions
 from streaming.contract.names import PROBE_SUFFIX
 from streaming.contract.topics import Cluster as Home
 from streaming.contract.topics import Topics
 from streaming.kafka_io.policy_topic import read_policies
-from weir.cli import main
 
 USER = "quotas[user=ANONYMOUS]"
 LIMITS = "controller_mutation_rate: 0.001, controller_mutation_burst: 1"
@@ -61,31 +59,12 @@ class World:
         return int(asked)
 
 
-def local_of(world: World) -> LocalDecisions:
-    """What the proxy knows of balances."""
-    return world.proxy.proxy.coordinator.local_decisions
-
-
 @pytest.fixture
 def world(cluster: Cluster, topics: Topics) -> Iterator[World]:
     """See there."""
     config = replace(cluster.config(id=fresh("mode")), topics=topics)
     with Decider(cluster.kafka.bootstrap, topics) as decider, ProxyThread(config) as proxy:
         yield World(cluster, topics, proxy, decider)
-
-
-@pytest.fixture
-def weir(world: World, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Callable[..., list[str]]:
-    """Run a command against that installation; gives its lines of output."""
-    settings = tmp_path / "weir.yaml"
-    settings.write_text(f"kafka: {{topic_prefix: {world.topics.prefix}}}\n")
-
-    def run(*words: str) -> list[str]:
-        bootstrap = world.cluster.kafka.bootstrap
-        assert main([*words, "--kafka", bootstrap, "--settings", str(settings)]) == 0
-        return capsys.readouterr().out.splitlines()
-
-    return run
 
 
 def test_a_throttled_client_is_let_go_and_held_again(
@@ -124,14 +103,11 @@ def test_nobody_is_limited_by_policies_that_are_only_tried(world: World) -> None
     world.until_limited()
     own = world.admissions()[-1]
     tried = {**own, "tokens": -1e6, "outcome": "reject", "throttle_time_ms": 10**6, "candidate": "stricter"}
-    producer = Producer({"bootstrap.servers": world.cluster.kafka.bootstrap})
-    for at_ms in range(3):
-        said = {**tried, "id": f"tried-{at_ms}", "ts": own["ts"] + at_ms}
-        producer.produce(world.topics.decisions, orjson.dumps(said), own["subject"])
-    assert producer.flush(20) == 0
+    said = [{**tried, "id": f"tried-{at_ms}", "ts": own["ts"] + at_ms} for at_ms in range(3)]
+    put(world.cluster.kafka.bootstrap, world.topics.decisions, *said, key=own["subject"])
     assert world.create() == 0
     # Decisions are read in order: once its own is read, those are too.
-    until(lambda: not local_of(world).tail, what="nothing undecided")
+    until(lambda: not world.proxy.proxy.coordinator.local_decisions.tail, what="nothing undecided")
     assert world.create() == 0
     assert {one["outcome"] for one in world.admissions()} == {"allow"}
 

@@ -1,10 +1,11 @@
 """Traffic that no rule touches passes unharmed (docs/protocol_notes.md 3)."""
 
 import asyncio
-import threading
 import time
 import uuid
 from collections.abc import Callable
+from contextlib import closing
+from functools import partial
 from random import Random
 from typing import Any
 
@@ -18,6 +19,8 @@ from kafka.protocol.consumer import FetchRequest
 from kafka.protocol.metadata import metadata
 from kafka_kit import build
 from proxy_kit import ProxyThread, until
+from stack_kit import put
+from threaded import together
 from wire_client import WireClient
 
 from enforcer.core.settings import AutoCreation
@@ -33,15 +36,13 @@ def consumed_by_confluent(bootstrap: str, topic: str, count: int, **more: Any) -
     )
     consumer.subscribe([topic])
     seen = 0
-    try:
+    with closing(consumer):
         for _ in range(200):
             for message in consumer.consume(500, 0.1):
                 assert message.error() is None
                 seen += 1
             if seen >= count:
                 break
-    finally:
-        consumer.close()
     return seen
 
 
@@ -66,9 +67,7 @@ def test_librdkafka(cluster: Cluster, proxy: ProxyThread, acks: str) -> None:
     """librdkafka with every acks setting; acks=0 has no responses and must not shift the others'."""
     topic = fresh("rdkafka")
     # Its partitions are there once this one is: with acks=0 a broker drops without a word what comes before.
-    first = Producer({"bootstrap.servers": cluster.kafka.bootstrap})
-    first.produce(topic, b"first")
-    assert first.flush(10) == 0
+    put(cluster.kafka.bootstrap, topic, b"first")
     producer = Producer({"bootstrap.servers": proxy.bootstrap, "acks": acks})
     for number in range(COUNT):
         producer.produce(topic, b"%d" % number)
@@ -131,11 +130,8 @@ def test_large_records_both_ways(cluster: Cluster, proxy: ProxyThread) -> None:
 def test_a_slow_reader_gets_every_byte(cluster: Cluster, proxy: ProxyThread) -> None:
     """A response of many megabytes, read in fits and starts, is the broker's; much of it moved past us."""
     topic = fresh("moved")
-    producer = Producer({"bootstrap.servers": cluster.kafka.bootstrap, "compression.type": "none"})
     rng = Random(13)
-    for _ in range(30):
-        producer.produce(topic, rng.randbytes(900_000), partition=0)
-    assert producer.flush(20) == 0
+    put(cluster.kafka.bootstrap, topic, *(rng.randbytes(900_000) for _ in range(30)), partition=0)
     admin = AdminClient({"bootstrap.servers": cluster.kafka.bootstrap})
     found = admin.describe_topics(TopicCollection([topic]))[topic].result(10).topic_id
     halves = (found.get_most_significant_bits(), found.get_least_significant_bits())
@@ -226,21 +222,12 @@ def test_auto_creation_passes_by_setting(
 
 def test_many_connections_at_once(cluster: Cluster, proxy: ProxyThread) -> None:
     """Pipelined requests on many connections get their own answers in order."""
-    errors: list[BaseException] = []
 
     def work(number: int) -> None:
-        try:
-            with WireClient(proxy.bootstrap, f"many-{number}") as client:
-                for correlation_id in range(200):
-                    client.send(metadata.MetadataRequest(version=5, topics=[]), correlation_id)
-                for correlation_id in range(200):
-                    assert int.from_bytes(client.receive_frame()[:4], "big") == correlation_id
-        except BaseException as error:  # noqa: BLE001  # shown by the test's own thread
-            errors.append(error)
+        with WireClient(proxy.bootstrap, f"many-{number}") as client:
+            for correlation_id in range(200):
+                client.send(metadata.MetadataRequest(version=5, topics=[]), correlation_id)
+            for correlation_id in range(200):
+                assert int.from_bytes(client.receive_frame()[:4], "big") == correlation_id
 
-    threads = [threading.Thread(target=work, args=(number,)) for number in range(20)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(30)
-    assert not errors
+    together(*(partial(work, number) for number in range(20)))

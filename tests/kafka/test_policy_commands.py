@@ -1,6 +1,5 @@
 """`weir policy apply` and `get` on a real broker."""
 
-import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
@@ -14,6 +13,7 @@ from cluster_kit import Cluster, fresh
 from confluent_kafka import Producer
 from proxy_kit import ProxyThread, until
 from relay_kit import CommitRelay
+from threaded import together
 
 from streaming.contract.errors import WeirError
 from streaming.contract.topics import Cluster as Home
@@ -37,7 +37,6 @@ from streaming.kafka_io.policy_turn import (
 )
 from streaming.kafka_io.writer import Transactions
 from streaming.policy.files import load_policies
-from weir.cli import main
 from weir.stack.kafka import free_port
 
 RELAY_HOST = "127.0.0.2"
@@ -60,21 +59,6 @@ quotas:
     controller_mutation_rate: 2
 resourcegroups: {rg1: {publishRateInMsgs: 100}}
 """
-
-
-@pytest.fixture
-def weir(
-    cluster: Cluster, topics: Topics, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> Callable[..., list[str]]:
-    """Run a command against that installation; gives its lines of output."""
-    settings = tmp_path / "weir.yaml"
-    settings.write_text(f"kafka: {{topic_prefix: {topics.prefix}}}\n")
-
-    def run(*words: str) -> list[str]:
-        assert main([*words, "--kafka", cluster.kafka.bootstrap, "--settings", str(settings)]) == 0
-        return capsys.readouterr().out.splitlines()
-
-    return run
 
 
 def written(tmp_path: Path, text: str) -> str:
@@ -101,11 +85,9 @@ def test_apply_publishes_differences_and_get_prints_what_is_in_force(
     before_ms = time.time_ns() // 1_000_000
     lines = weir("policy", "apply", written(tmp_path, SECOND))
     assert lines[:-1] == [
-        "change quotas[user=alice,client-id=]",
-        "add    quotas[user=bob]",
-        "remove quotas[user=<default>]",
+        "change quotas[user=alice,client-id=]", "add    quotas[user=bob]", "remove quotas[user=<default>]",
         "remove tenants.acme",
-    ]
+    ]  # fmt: skip
     log = read_policies(Home(cluster.kafka.bootstrap, topics))
     changed_ms = log.effective["quotas[user=bob]"]
     assert before_ms + EFFECTIVE_AFTER_MS <= changed_ms <= time.time_ns() // 1_000_000 + EFFECTIVE_AFTER_MS
@@ -174,22 +156,15 @@ def counted(log: PolicyLog) -> list[Update]:
 
 def test_writers_at_a_time_lose_nothing(cluster: Cluster, topics: Topics) -> None:
     """Two of them add one each, again and again; every addition counts."""
-    bootstrap, failures = cluster.kafka.bootstrap, []
+    home = Home(cluster.kafka.bootstrap, topics)
 
     def write(origin: str) -> None:
-        try:
-            for _ in range(3):
-                change_policies(Home(bootstrap, topics), counted, origin=origin)
-        except WeirError as error:
-            failures.append(error)
+        for _ in range(3):
+            change_policies(home, counted, origin=origin)
 
-    threads = [threading.Thread(target=write, args=(origin,)) for origin in ("apply", "kafka")]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(60)
-    log = read_policies(Home(bootstrap, topics))
-    assert (failures, log.entries["resourcegroups.rg1"]["publishRateInMsgs"]) == ([], 6)
+    together(lambda: write("apply"), lambda: write("kafka"))
+    log = read_policies(home)
+    assert log.entries["resourcegroups.rg1"]["publishRateInMsgs"] == 6
     assert (log.records, log.newest_version, log.bad_records) == (6, 7, 0)
 
 

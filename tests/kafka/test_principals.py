@@ -1,6 +1,7 @@
 """Who a quota is for: names learned from SASL in passing (docs/protocol_notes.md 3.4)."""
 
 from collections.abc import Iterator
+from contextlib import closing
 from typing import Any
 
 import pytest
@@ -25,23 +26,17 @@ def sasl_proxy(cluster: Cluster) -> Iterator[ProxyThread]:
 def login(user: str, mechanism: str) -> dict[str, Any]:
     """kafka-python's options."""
     return {
-        "security_protocol": "SASL_PLAINTEXT",
-        "sasl_mechanism": mechanism,
-        "sasl_plain_username": user,
+        "security_protocol": "SASL_PLAINTEXT", "sasl_mechanism": mechanism, "sasl_plain_username": user,
         "sasl_plain_password": PASSWORDS[user],
-    }
+    }  # fmt: skip
 
 
 def rdkafka_login(proxy: ProxyThread, user: str, mechanism: str, password: str) -> dict[str, Any]:
     """librdkafka's properties."""
     return {
-        "bootstrap.servers": proxy.bootstrap,
-        "security.protocol": "SASL_PLAINTEXT",
-        "sasl.mechanism": mechanism,
-        "sasl.username": user,
-        "sasl.password": password,
-        "log_level": "0",
-    }
+        "bootstrap.servers": proxy.bootstrap, "security.protocol": "SASL_PLAINTEXT",
+        "sasl.mechanism": mechanism, "sasl.username": user, "sasl.password": password, "log_level": "0",
+    }  # fmt: skip
 
 
 @pytest.mark.parametrize(
@@ -55,10 +50,8 @@ def test_a_user_quota_meets_the_user(
     cluster.policies.put(f"quotas[user={user}]", {"controller_mutation_rate": 1000})
     cluster.await_quota(sasl_proxy, user, name, 1000)
     admin = KafkaAdminClient(bootstrap_servers=sasl_proxy.bootstrap, client_id=name, **login(user, mechanism))
-    try:
+    with closing(admin):
         admin.create_topics([NewTopic(f"{name}-a", 2, 1)])
-    finally:
-        admin.close()
     event = cluster.event_of(name)
     assert (event["user"], event["subject"]) == (user, f"user={user}")
 
@@ -72,15 +65,13 @@ def test_a_user_with_a_client_id_is_isolated(cluster: Cluster, sasl_proxy: Proxy
         admin = KafkaAdminClient(
             bootstrap_servers=sasl_proxy.bootstrap, client_id=name, **login("bob", "PLAIN")
         )
-        try:
+        with closing(admin):
             admin.create_topics([NewTopic(f"{name}-a", 20, 1)])
             if ends_in_89:
                 with pytest.raises(ThrottlingQuotaExceededError):
                     admin.create_topics([NewTopic(f"{name}-b", 1, 1)])
             else:
                 admin.create_topics([NewTopic(f"{name}-b", 1, 1)])
-        finally:
-            admin.close()
 
 
 def test_a_wrong_password_fails_as_without_proxy(sasl_proxy: ProxyThread) -> None:

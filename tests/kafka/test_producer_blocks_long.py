@@ -9,7 +9,6 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
-import yaml
 from backlog_kit import EXCEPTION, counted, full, now_ms, until_blocked
 from blocked_world import IDEMPOTENT, World, Writer
 from confluent_kafka import KafkaError, Producer
@@ -157,13 +156,13 @@ def test_a_statement_that_is_too_old(world: World) -> None:
     until_blocked(kept, full(other))
 
 
-def test_a_proxy_that_is_killed_comes_back_with_its_blocks(world: World, tmp_path: Path) -> None:
+def test_a_proxy_that_is_killed_comes_back_with_its_blocks(
+    world: World, tmp_path: Path, options: list[str]
+) -> None:
     """Read back before the first client is let in; what was held in the old one is not lost, nor twice."""
     topic, listen = world.topic(), f"127.0.0.1:{free_port()}"
     world.writer.limit(topic)
-    given = tmp_path / "weir.yaml"
-    given.write_text(yaml.safe_dump({"kafka": {"topic_prefix": world.topics.prefix}}))
-    options = ["--kafka", world.cluster.kafka.bootstrap, "--settings", str(given), "--listen", listen]
+    options += ["--listen", listen]
     blocked_id = world.writer.say(full(topic), 10_240)
     producer_errors: dict[str, KafkaError | None] = {}
     producer = Producer({"bootstrap.servers": listen, "linger.ms": "0", "log_level": "0", **IDEMPOTENT})

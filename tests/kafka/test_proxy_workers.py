@@ -5,7 +5,6 @@ import os
 import re
 import signal
 import socket
-import urllib.request
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
@@ -14,6 +13,7 @@ import pytest
 from cluster_kit import Cluster
 from process_kit import weir_proxy
 from proxy_kit import until
+from stack_kit import series_at
 from wire_client import WireClient
 
 from weir.stack.kafka import free_port
@@ -23,10 +23,7 @@ CLIENTS = 40
 
 def clients_of(worker: dict[str, Any]) -> float:
     """How many connections a worker has, by its metrics."""
-    with urllib.request.urlopen(worker["metrics"], timeout=5) as page:
-        lines = page.read().decode().splitlines()
-    (line,) = [line for line in lines if line.startswith("weir_proxy_connections ")]
-    return float(line.split()[1])
+    return series_at(worker["metrics"])["weir_proxy_connections"]
 
 
 def worker_of(ready_file: Path) -> dict[str, Any]:

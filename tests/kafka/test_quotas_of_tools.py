@@ -6,10 +6,11 @@ Sarama's, whose requests are sent here in its form: version 0, one entity, match
 
 import subprocess
 from collections.abc import Iterator
+from contextlib import closing
 from typing import Any
 
 import pytest
-from broker_fixtures import apart, serving
+from broker_fixtures import own_cluster, serving
 from cluster_kit import Cluster, fresh
 from kafka.protocol.admin import client_quotas
 from kafka_kit import build
@@ -25,13 +26,7 @@ from weir.stack.kafka import java_command
 LIMIT_S = 30.0
 RATES = {"controller_mutation_rate": 1.0, "producer_byte_rate": 1_000.0, "consumer_byte_rate": 2_000.0}
 NO_LAW = {"request_percentage": 50.0}
-
-
-@pytest.fixture(scope="module")
-def cluster(cluster: Cluster) -> Iterator[Cluster]:
-    """An installation of its own."""
-    with apart(cluster, "tools") as own:
-        yield own
+cluster = own_cluster("tools")
 
 
 @pytest.fixture(scope="module")
@@ -85,7 +80,7 @@ def test_what_a_tool_sets_is_in_force(cluster: Cluster, proxy: ProxyThread, tool
         collect_once(reader, policies, home, LIMIT_S)
         return read_policies(home).entries.get(path)
 
-    try:
+    with closing(reader):
         tool(proxy, name)
         until(lambda: collected() == RATES, what="the policy")
         cluster.await_quota(proxy, "ANONYMOUS", name, 1)
@@ -95,5 +90,3 @@ def test_what_a_tool_sets_is_in_force(cluster: Cluster, proxy: ProxyThread, tool
         tool(proxy, name, remove=True)
         until(lambda: collected() is None, what="no policy")
         cluster.await_quota(proxy, "ANONYMOUS", name, None)
-    finally:
-        reader.close()

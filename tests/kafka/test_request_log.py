@@ -1,23 +1,18 @@
 """Kafka's own request log: real brokers write it, and its replay says what the live system said."""
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import orjson
 import pytest
-from broker_fixtures import serving
-from cluster_kit import Cluster
+from broker_fixtures import installed, serving
 from import_kit import MADE, made_of
-from proxy_kit import Decider, PolicyWriter, until
+from proxy_kit import until
 from request_log_kit import VERSIONS, logging_broker, traffic
 from wire_client import WireClient, errors
 
-from streaming.contract.topics import Cluster as Home
 from streaming.contract.topics import Topics
 from weir.cli import main
-from weir.stack.topics import ensure_topics
 
 pytestmark = pytest.mark.soak
 RATE = 0.5
@@ -58,16 +53,6 @@ def test_brokers_of_all_versions(tmp_path: Path, version: str) -> None:
     assert written == {"quota/user=alice"} and read == {"quota/user=bob"}
 
 
-@contextmanager
-def installation(folder: Path) -> Iterator[Cluster]:
-    """A broker that logs its requests, and all that decides."""
-    with logging_broker(folder, "4.3") as kafka:
-        topics = Topics()
-        ensure_topics(Home(kafka.bootstrap, topics))
-        with Decider(kafka.bootstrap, topics) as decider:
-            yield Cluster(kafka, topics, decider, PolicyWriter(kafka.bootstrap, topics))
-
-
 def ask(client: WireClient, name: str, version: int) -> None:
     """Topics made, grown and deleted; all of it passes."""
     for number in range(ASKED):
@@ -84,7 +69,7 @@ def test_a_replayed_log_says_what_was_decided_live(tmp_path: Path) -> None:
     """Request by request the same outcome and the same refused items; balances differ by the clocks alone."""
     policies, out = tmp_path / "policies.yaml", tmp_path / "replayed.jsonl"
     policies.write_text(POLICIES)
-    with installation(tmp_path / "kafka") as cluster:
+    with logging_broker(tmp_path / "kafka", "4.3") as kafka, installed(kafka, Topics()) as cluster:
         words = ("--kafka", cluster.kafka.bootstrap)
         assert main(["policy", "apply", str(policies), *words]) == 0
         with serving(cluster, id="live") as proxy:

@@ -4,7 +4,7 @@ import struct
 import time
 from base64 import b64encode
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -136,12 +136,10 @@ def create_by_kafka_python(proxy: ProxyThread, authority: Authority, mechanism: 
         sasl_mechanism=mechanism, client_id=name,
         **({"sasl_oauth_token_provider": Token()} if mechanism == "OAUTHBEARER" else login),
     )  # fmt: skip
-    try:
+    with closing(admin):
         admin.create_topics([PythonTopic(f"{name}-a", 20, 1)])
         with pytest.raises(ThrottlingQuotaExceededError):
             admin.create_topics([PythonTopic(f"{name}-b", 1, 1)])
-    finally:
-        admin.close()
 
 
 @pytest.mark.parametrize(
@@ -271,16 +269,15 @@ def test_a_wait_longer_than_a_session_is_paid_once(
     name, path = fresh("renewed"), "quotas[user=carol]"
     with apart(cluster, name) as own:
         proxy = before(own, id=name)
-        meter = proxy.proxy.meter
         own.policies.put(path, {"producer_byte_rate": 3_000})
-        until(lambda: path in meter._policies.entries)
+        until(lambda: path in proxy.entries)
         proxy.await_part(1)
         new_topics(rdkafka(proxy, authority, "SCRAM-SHA-512"), name)
         producer, failed = Producer(rdkafka(proxy, authority, "SCRAM-SHA-512")), list[Any]()
         for _ in range(2):
             producer.produce(name, bytes(9_000), on_delivery=lambda error, _: error and failed.append(error))
             assert producer.flush(LIMIT_S) == 0
-        (account,) = meter.accounts.values()
+        (account,) = proxy.proxy.meter.accounts.values()
         assert not failed and account.used[1] < 20_000
         assert proxy.metric("closed_connections_total", reason="session") >= 1
 

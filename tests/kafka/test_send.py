@@ -1,6 +1,7 @@
 """`weir send` on a real broker."""
 
 import gzip
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -17,14 +18,6 @@ from weir.stack.kafka import free_port
 EXAMPLES = Path(__file__).resolve().parents[2] / "conf" / "examples"
 
 
-@pytest.fixture
-def options(cluster: Cluster, topics: Topics, tmp_path: Path) -> list[str]:
-    """Options that lead a command to that installation."""
-    settings = tmp_path / "weir.yaml"
-    settings.write_text(f"kafka: {{topic_prefix: {topics.prefix}}}\n")
-    return ["--kafka", cluster.kafka.bootstrap, "--settings", str(settings)]
-
-
 def keyed(cluster: Cluster, topic: str) -> list[tuple[str, Any]]:
     """What stands on a topic: key, and the event or the bytes that are none."""
     reader = TopicReader(cluster.kafka.bootstrap, {})
@@ -33,13 +26,11 @@ def keyed(cluster: Cluster, topic: str) -> list[tuple[str, Any]]:
     consumer = Consumer({"bootstrap.servers": cluster.kafka.bootstrap, "group.id": "test-send"})
     consumer.assign([TopicPartition(topic, 0, 0)])
     found: list[tuple[str, Any]] = []
-    try:
+    with closing(consumer):
         for message in consumer.consume(span.end, 10) if span.end else ():
             value = message.value() or b""
             event = orjson.loads(value) if value.startswith(b"{") else value
             found.append(((message.key() or b"").decode(), event))
-    finally:
-        consumer.close()
     return found
 
 

@@ -2,11 +2,11 @@
 
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import partial
 
 import pytest
-from broker_fixtures import apart, serving
+from broker_fixtures import apart, own_cluster, serving
 from cluster_kit import Cluster, fresh
 from consuming_kit import holds, rate
 from counted_kit import Counted, count_by, full_name, wall_ms
@@ -29,13 +29,7 @@ from enforcer.wire.kafka.frames import SHARE_ACKNOWLEDGE, SHARE_FETCH, Fields
 
 Start = Callable[..., ProxyThread]
 Client = Callable[..., list[str]]
-
-
-@pytest.fixture(scope="module")
-def cluster(cluster: Cluster) -> Iterator[Cluster]:
-    """An installation of its own, where no proxy of other tests has a part of the limits."""
-    with apart(cluster, "share") as own:
-        yield own
+cluster = own_cluster("share")
 
 
 @pytest.mark.soak
@@ -77,13 +71,13 @@ RATES = [
     # Client, limit a second, records in a batch, records: the first second's and those of whole turns.
     (java, 100, 1, 400),
     *(pytest.param(*case, marks=pytest.mark.soak) for case in ((java, 10, 6, 102), (go, 100, 6, 1_002))),
-]  # fmt: skip
-LONG_RATES = [
-    (client, *case)
-    for client in (java, console, go)
-    for case in (
-        (10, 1, 310), (10, 6, 312), (100, 1, 3_100), (100, 6, 3_102), (1_000, 1, 31_000), (1_000, 6, 31_002),
-    )
+    # Then half a minute, with all clients.
+    *(
+        pytest.param(client, limit, size, 31 * limit + rest, marks=pytest.mark.soak)
+        for client in (java, console, go)
+        for limit in (10, 100, 1_000)
+        for size, rest in ((1, 0), (6, 2))
+    ),
 ]  # fmt: skip
 
 
@@ -111,15 +105,6 @@ def test_several_topics_of_one_member(cluster: Cluster, proxy_with: Start) -> No
         return rate([(each.at_ms / 1_000, each.partition, each.offset) for each in got])
 
     holds(together, 100)
-
-
-@pytest.mark.soak
-@pytest.mark.parametrize(("client", "limit", "per_batch", "count"), LONG_RATES)
-def test_all_rates(
-    cluster: Cluster, proxy_with: Start, client: Client, limit: int, per_batch: int, count: int
-) -> None:
-    """The same over half a minute, with all clients."""
-    holds(lambda: measured(cluster, proxy_with, client, limit, per_batch, count), limit)
 
 
 def fetching(group: str, member: str, epoch: int, topics: list[Fields], **more: int) -> Fields:
@@ -315,8 +300,7 @@ def test_a_byte_rate_spends_no_deliveries(cluster: Cluster, proxy_with: Start, s
     proxy, rated = proxy_with(), fresh("rated")
     path = f"quotas[user=ANONYMOUS,client-id={rated}]"
     cluster.policies.put(path, {"consumer_byte_rate": RATE})
-    entries = proxy.proxy.meter
-    until(lambda: path in entries._policies.entries, what="the quota")
+    until(lambda: path in proxy.entries, what="the quota")
     proxy.await_part(1.0)
     throttled = fresh("throttled")
     brokers_own_rate(cluster.kafka.bootstrap, throttled, RATE)
@@ -348,8 +332,7 @@ def test_a_resource_group(cluster: Cluster) -> None:
         own.policies.put(f"resourcegroups.{name}", {"dispatchRateInMsgs": limit})
         own.policies.put(f"namespaces.acme/{name}", {"resourcegroup": name})
         with serving(own, id="alone") as proxy:
-            entries = proxy.proxy.meter
-            until(lambda: f"namespaces.acme/{name}" in entries._policies.entries, what="the group")
+            until(lambda: f"namespaces.acme/{name}" in proxy.entries, what="the group")
             proxy.await_part(1.0)
             got = Member(java(proxy.bootstrap, group, topic, 3_000, 20)).arrivals()
     assert {each.delivery for each in got} == {1} and len({each.offset for each in got}) == len(got)

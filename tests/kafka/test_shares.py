@@ -1,12 +1,12 @@
 """Metering and shares at a real broker: each client library, each way of naming topics, three proxies."""
 
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from typing import Any
 
 import pytest
-from broker_fixtures import apart, serving
+from broker_fixtures import own_cluster, serving
 from cluster_kit import Cluster, fresh
 from confluent_kafka import Consumer, Producer
 from kafka import KafkaConsumer, KafkaProducer
@@ -22,13 +22,7 @@ from enforcer.core.account import Account
 from enforcer.wire.kafka.batches import count_records
 
 INTERVAL = {"resourceUsagePublishIntervalInSecs": 1}
-
-
-@pytest.fixture(scope="module")
-def cluster(cluster: Cluster) -> Iterator[Cluster]:
-    """An installation of its own: proxies of other tests would have a part of the limits."""
-    with apart(cluster, "shares") as own:
-        yield own
+cluster = own_cluster("shares")
 
 
 @pytest.fixture(scope="module")
@@ -81,15 +75,10 @@ def account(proxy: ProxyThread, topic: str) -> Account | None:
     return proxy.proxy.meter.accounts.get(topic.split(".")[1])
 
 
-def policies_of(proxy: ProxyThread) -> Mapping[str, Any]:
-    """The entries that a proxy meters by."""
-    return proxy.proxy.meter._policies.entries
-
-
 def metered(proxy: ProxyThread, topic: str, proxies: int = 1) -> None:
     """Wait until the proxy knows the group of a topic, and how many proxies divide its limit."""
     path = f"namespaces.acme/{topic.split('.')[1]}"
-    until(lambda: path in policies_of(proxy), what=f"the proxy knows the group of {topic}")
+    until(lambda: path in proxy.entries, what=f"the proxy knows the group of {topic}")
     proxy.await_part(1 / proxies)
 
 
@@ -276,7 +265,7 @@ def test_a_users_byte_rate(
     name, topic = fresh("rated"), fresh("rated-topic")
     path = f"quotas[user=ANONYMOUS,client-id={name}]"
     cluster.policies.put(path, {"producer_byte_rate": 10_000})
-    until(lambda: path in policies_of(proxy), what="the quota")
+    until(lambda: path in proxy.entries, what="the quota")
     before = proxy.metric("throttled_frames_total", by="user", dimension="publishRateInBytes")
     client = wire(name)
     client.metadata([topic], 4, create=True)
@@ -334,7 +323,7 @@ def test_a_namespace_moves_and_is_detached_under_load(
         if number in moves:
             path, value = f"namespaces.acme/{name}", moves[number]
             cluster.policies.put(path, value)
-            until(lambda path=path, value=value: policies_of(proxy).get(path) == value, what="the move")
+            until(lambda path=path, value=value: proxy.entries.get(path) == value, what="the move")
     assert used(proxy, topic)[0] == 101
     assert used(proxy, other)[0] == 100
     consumer = KafkaConsumer(topic, bootstrap_servers=cluster.kafka.bootstrap, auto_offset_reset="earliest")

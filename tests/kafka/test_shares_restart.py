@@ -6,9 +6,8 @@ from dataclasses import replace
 
 import orjson
 from cluster_kit import Cluster, fresh
-from confluent_kafka import Producer
 from proxy_kit import PolicyWriter, ProxyThread
-from stack_kit import new_topics
+from stack_kit import new_topics, put
 from traffic_kit import batch, produce
 from wire_client import WireClient
 
@@ -34,7 +33,6 @@ def test_a_restarted_proxy_goes_on_with_its_share(
     """With its first client, though nothing is decided any more; what has ended or been taken is no share."""
     name, kept, ended, taken = fresh("restarted"), fresh("kept"), fresh("ended"), fresh("taken")
     now_ms = time.time_ns() // 1_000_000
-    producer = Producer({"bootstrap.servers": cluster.kafka.bootstrap})
     for group, broker, rate, age_ms in (
         (ended, name, 80.0, LIFE_MS + 1_000),
         (kept, name, 60.0, 20_000),
@@ -44,9 +42,8 @@ def test_a_restarted_proxy_goes_on_with_its_share(
         (taken, name, None, 10_000),
     ):
         made_ms = now_ms - age_ms
-        value = share(group, broker, rate, made_ms)
-        producer.produce(cluster.topics.decisions, value, f"{group}/{broker}", timestamp=made_ms)
-    assert producer.flush(20) == 0
+        key, value = f"{group}/{broker}", share(group, broker, rate, made_ms)
+        put(cluster.kafka.bootstrap, cluster.topics.decisions, value, key=key, timestamp=made_ms)
     topics = {group: f"acme.{group}.t" for group in (kept, ended, taken)}
     new_topics(cluster.kafka.bootstrap, *topics.values())
     for group in topics:

@@ -7,18 +7,20 @@ from pathlib import Path
 
 import pytest
 from acl_kit import ACLS, run_tools
-from broker_fixtures import apart, serving
+from broker_fixtures import apart, installed, serving
 from cluster_kit import USERS, Cluster, fresh
 from confluent_kafka.admin import AdminClient, NewTopic
 from login_kit import Login
 from proxy_kit import ProxyThread, until
-from share_kit import LIMIT_S, PROPERTIES, RawMember, share_cluster
+from share_kit import LIMIT_S, PROPERTIES, RawMember
 from stack_kit import new_topics
 from streams_apps import App, charged, internal, running
 from streams_kit import counting, heartbeat, topic
 from wire_client import Closed
 
 from enforcer.wire.kafka.frames import STREAMS_DESCRIBE, STREAMS_HEARTBEAT, Fields
+from streaming.contract.topics import Topics
+from weir.stack.kafka import LocalKafka
 
 PARTITIONS = 6
 API = {"streams": "StreamsGroupHeartbeat", "classic": "CreateTopics"}
@@ -42,7 +44,8 @@ NOT_YET = (14, 15, 16)
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     """A broker that has streams groups, and whose users may do only what they were granted."""
     folder = tmp_path_factory.mktemp("streams43")
-    with share_cluster(folder, properties={**PROPERTIES, **RULES}, sasl=USERS) as found:
+    kafka = LocalKafka(folder, properties={**PROPERTIES, **RULES}, sasl=USERS)
+    with kafka, installed(kafka, Topics()) as found:
         yield found
 
 

@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Callable
+from contextlib import closing
 
 import pytest
 from cluster_kit import DEFAULT_PARTITIONS, Cluster, fresh
@@ -122,15 +123,12 @@ def test_kafka_python_raises_with_the_throttle(cluster: Cluster, proxy: ProxyThr
     """kafka-python gets its ThrottlingQuotaExceededError with our message, and is let in afterwards."""
     name = fresh("python")
     cluster.limit(proxy, name, controller_mutation_rate=5, controller_mutation_burst=5)
-    admin = KafkaAdminClient(bootstrap_servers=proxy.bootstrap, client_id=name)
-    try:
+    with closing(KafkaAdminClient(bootstrap_servers=proxy.bootstrap, client_id=name)) as admin:
         admin.create_topics([NewTopic(f"{name}-a", 10, 1)])
         with pytest.raises(ThrottlingQuotaExceededError, match="retry after"):
             admin.create_topics([NewTopic(f"{name}-b", 1, 1)])
         time.sleep(1.1)
         admin.create_topics([NewTopic(f"{name}-b", 1, 1)])
-    finally:
-        admin.close()
 
 
 def test_the_newest_quota_counts(cluster: Cluster, proxy: ProxyThread, wire: Connect) -> None:

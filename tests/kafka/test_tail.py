@@ -41,11 +41,6 @@ class Writer:
         assert producer.flush(10) == 0
 
 
-def value_of(message: Message) -> list[bytes | None]:
-    """A record's bytes."""
-    return [message.value()]
-
-
 async def followed(
     cluster: Cluster,
     topic: str,
@@ -58,7 +53,7 @@ async def followed(
     seen: list[bytes | None] = []
     tail = Tail(
         {"bootstrap.servers": cluster.kafka.bootstrap}, topic,
-        back_ms=back_ms, parse=value_of, deliver=seen.extend, look_s=0.3,
+        back_ms=back_ms, parse=lambda message: [message.value()], deliver=seen.extend, look_s=0.3,
     )  # fmt: skip
     tail.start(asyncio.get_running_loop())
     try:
@@ -90,11 +85,9 @@ def test_from_now_on(cluster: Cluster) -> None:
     writer.create()
     writer.put(b"old")
     steps = [
-        lambda: time.sleep(1.5),
-        lambda: writer.put(b"new"),
-        writer.grow,
+        lambda: time.sleep(1.5), lambda: writer.put(b"new"), writer.grow,
         lambda: writer.put(b"second", partition=1),
-    ]
+    ]  # fmt: skip
     work = followed(cluster, writer.topic, steps, 2, back_ms=0)
     assert asyncio.run(work) == [b"new", b"second"]
 

@@ -5,6 +5,7 @@ import subprocess
 import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
+from functools import partial
 from http.client import HTTPConnection
 from pathlib import Path
 from typing import Any
@@ -16,7 +17,6 @@ import pytest
 import stack_kit
 from admin_process_kit import Admin
 from cluster_kit import Cluster, fresh
-from confluent_kafka import Producer
 from pack_kit import packed
 from proxy_kit import ProxyThread, until
 from wire_client import WireClient, errors
@@ -40,11 +40,6 @@ def admin(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterato
 def weir(cluster: Cluster, *words: str) -> subprocess.CompletedProcess[str]:
     """Run a command on the cluster."""
     return stack_kit.weir(*words, "--kafka", cluster.kafka.bootstrap)
-
-
-def top(cluster: Cluster, *words: str) -> subprocess.CompletedProcess[str]:
-    """Run `weir top`."""
-    return weir(cluster, "top", *words)
 
 
 @pytest.mark.soak
@@ -77,7 +72,7 @@ def test_a_throttled_client_is_found_everywhere(
     assert whole["decisions"][0]["outcome"] == "reject" and whole["help"]["burst"] == 15
     assert {share["proxy"] for share in whole["shares"]} >= {"shared"}
 
-    found = top(cluster, "--by", "wait", "--limit", "1000", "--json")
+    found = weir(cluster, "top", "--by", "wait", "--limit", "1000", "--json")
     assert found.returncode == 0, found.stderr
     same = next(each for each in json.loads(found.stdout) if each["entity"] == entity)
     assert list(same) == list(row)
@@ -95,30 +90,23 @@ def test_a_throttled_client_is_found_everywhere(
     missing = weir(cluster, "explain", "--id", "nobody-1")
     assert missing.returncode == 1 and "no decision with the id nobody-1" in missing.stderr
 
-    shown = top(cluster, "--by", "wait")
+    shown = weir(cluster, "top", "--by", "wait")
     assert shown.returncode == 0 and "wait, for" in shown.stdout
 
 
 def test_every_law_is_in_the_list(
-    cluster: Cluster, topics: Topics, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    cluster: Cluster, topics: Topics, options: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Decisions and events, single and packed; the API shows them by the same view."""
     now = time.time_ns() // 1_000_000
-    producer = Producer({"bootstrap.servers": cluster.kafka.bootstrap})
+    write = partial(stack_kit.put, cluster.kafka.bootstrap)
     for path, value in said.POLICIES.items():
-        change = {"type": "policy", "ts": 1, "path": path, "value": value}
-        producer.produce(topics.policies, orjson.dumps(change), key=path)
+        write(topics.policies, {"type": "policy", "ts": 1, "path": path, "value": value}, key=path)
     debt = said.admission(now, tokens=-60.0, throttle_time_ms=600_000, rejected=["t9"])
-    for decision in (said.dispatch(now, 25, 600_000), said.slots(now, 20), said.backlog(now, 1_500)):
-        producer.produce(topics.decisions, orjson.dumps(decision))
-    for pack in packed([debt]):
-        producer.produce(topics.decisions, pack, headers={HEADER: CONTENT_TYPE}, key="user=alice")
-    for event in (said.usage(now, "p1", 900, throttled_ms=5_000), said.latency(now, 19)):
-        producer.produce(topics.usage, orjson.dumps(event))
-    assert producer.flush(20) == 0
-    settings = tmp_path / "weir.yaml"
-    settings.write_text(json.dumps({"kafka": {"topic_prefix": topics.prefix}}))
-    assert main(["top", "--kafka", cluster.kafka.bootstrap, "--settings", str(settings), "--json"]) == 0
+    write(topics.decisions, said.dispatch(now, 25, 600_000), said.slots(now, 20), said.backlog(now, 1_500))
+    write(topics.decisions, *packed([debt]), headers={HEADER: CONTENT_TYPE}, key="user=alice")
+    write(topics.usage, said.usage(now, "p1", 900, throttled_ms=5_000), said.latency(now, 19))
+    assert main(["top", *options, "--json"]) == 0
     rows = {row["law"]: row for row in json.loads(capsys.readouterr().out)}
     for law, waits in (
         ("mutation", True), ("shares", True), ("dispatch", True), ("concurrency", False), ("backlog", True),
@@ -129,15 +117,13 @@ def test_every_law_is_in_the_list(
 
 
 @pytest.mark.soak
-def test_nothing_to_show_is_said(cluster: Cluster, topics: Topics, tmp_path: Path) -> None:
+def test_nothing_to_show_is_said(options: list[str]) -> None:
     """An empty list with a hint; topics that are not there are an error."""
-    settings = tmp_path / "weir.yaml"
-    settings.write_text(json.dumps({"kafka": {"topic_prefix": topics.prefix}}))
-    found = top(cluster, "--settings", str(settings))
+    found = stack_kit.weir("top", *options)
     assert found.returncode == 0 and "does the job run" in found.stdout
-    assert json.loads(top(cluster, "--settings", str(settings), "--json").stdout) == []
-    settings.write_text(json.dumps({"kafka": {"topic_prefix": "none."}}))
-    gone = top(cluster, "--settings", str(settings))
+    assert json.loads(stack_kit.weir("top", *options, "--json").stdout) == []
+    Path(options[-1]).write_text("kafka: {topic_prefix: none.}\n")
+    gone = stack_kit.weir("top", *options)
     assert gone.returncode == 1 and "none.policies" in gone.stderr
 
 

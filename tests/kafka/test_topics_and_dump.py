@@ -2,6 +2,7 @@
 
 import gzip
 import time
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -107,11 +108,9 @@ def test_dump_writes_events_in_applied_order(kafka: LocalKafka, tmp_path: Path) 
     came, *_ = write(cluster, topics.requests, base, b"{'no': json}", None)
     write(cluster, topics.policies, {"type": "policy", "ts": NOW, "path": "broker", "value": None})
     write(
-        cluster,
-        topics.decisions,
-        decided | {"id": "new", "ts": NOW},
+        cluster, topics.decisions, decided | {"id": "new", "ts": NOW},
         decided | {"id": "old", "ts": NOW - 500, "applied_ts": NOW},
-    )
+    )  # fmt: skip
     write(cluster, topics.decisions, decided | {"id": "dump.requests-0-2", "ts": came, "late": True})
 
     counts = dump(cluster, 0, int(time.time() * 1000) + 60_000, out, progress=lambda text: None)
@@ -244,7 +243,7 @@ def test_quotas_of_the_cluster_become_policies(kafka: LocalKafka) -> None:
         update = Update(path="quotas[user=bob]", value=value)
         change_policies(Home(kafka.bootstrap, cluster.topics), lambda log: [update], origin="apply")
 
-    try:
+    with closing(reader):
         assert round_() == {}
         apply({"controller_mutation_rate": 9})
         rate = "controller_mutation_rate"
@@ -261,8 +260,6 @@ def test_quotas_of_the_cluster_become_policies(kafka: LocalKafka) -> None:
         one = {"quotas[user=bob]": ({"controller_mutation_rate": 1}, "kafka")}
         until(lambda: round_() == one, what="what the file had hidden")
         limit({bob: {rate: None}})
-    finally:
-        reader.close()
 
 
 def test_broker_that_cannot_start_says_why(tmp_path: Path) -> None:

@@ -2,16 +2,9 @@
 
 import pytest
 from cluster_kit import Cluster, fresh
-from confluent_kafka import Producer
-from confluent_kafka.admin import (
-    AdminClient,
-    AlterConfigOpType,
-    ConfigEntry,
-    ConfigResource,
-    NewTopic,
-    ResourceType,
-)
+from confluent_kafka.admin import AdminClient, NewTopic
 from proxy_kit import until
+from stack_kit import alter, put
 
 from streaming.contract.errors import WeirError
 from streaming.contract.topics import Cluster as Where
@@ -52,10 +45,8 @@ def test_a_look_makes_no_topic_and_one_of_ours_has_no_fault(cluster: Cluster, ad
 def test_topics_that_a_client_made_are_told_apart(cluster: Cluster, admin: AdminClient) -> None:
     """What the broker makes of a record that comes: wrong, or right by chance, and never taken for ours."""
     topics = Topics(f"{fresh('made')}.")
-    producer = Producer({"bootstrap.servers": cluster.kafka.bootstrap})
     for name in topics.all():
-        producer.produce(name, b"x")
-    assert producer.flush(LIMIT_S) == 0
+        put(cluster.kafka.bootstrap, name, b"x")
     found = seen(cluster, admin, topics)
     assert faults(found) == {
         (topics.requests, Fault.TIMESTAMPS), (topics.usage, Fault.TIMESTAMPS),
@@ -81,12 +72,7 @@ def test_the_commands_that_are_told_mend_it(cluster: Cluster, admin: AdminClient
         add = ",".join(f"{key}={value}" for key, value in settings[each.topic].items())
         assert each.text.endswith(f"--entity-name {each.topic} --add-config {add}")
     for name, wanted in settings.items():
-        entries = [
-            ConfigEntry(key, value, incremental_operation=AlterConfigOpType.SET)
-            for key, value in wanted.items()
-        ]
-        resource = ConfigResource(ResourceType.TOPIC, name, incremental_configs=entries)
-        admin.incremental_alter_configs([resource])[resource].result(LIMIT_S)
+        alter(admin, name, wanted).result(LIMIT_S)
     # The broker answers before it shows what it has changed.
     until(lambda: seen(cluster, admin, topics).faults == (), what="topics as they must be")
 
@@ -96,24 +82,17 @@ def test_topics_that_forget_too_soon(cluster: Cluster, admin: AdminClient) -> No
     topics = Topics(f"{fresh('forgets')}.")
     where = Where(cluster.kafka.bootstrap, topics, topics_kept_ms=4_000_000)
     ensure_topics(where)
-    alter(admin, topics.usage, "retention.bytes", "1000000")
-    alter(admin, topics.requests, "retention.ms", "3999999")
+    alter(admin, topics.usage, {"retention.bytes": 1000000}).result(LIMIT_S)
+    alter(admin, topics.requests, {"retention.ms": 3999999}).result(LIMIT_S)
     said = {(topics.usage, Fault.KEEPS_LESS), (topics.requests, Fault.KEEPS_LESS)}
     until(lambda: faults(look(admin, where, LIMIT_S)) == said, what="topics that hold less")
     assert ensure_topics(where) == []
     check_topics(where)
-    alter(admin, topics.decisions, "retention.ms", "60000")
+    alter(admin, topics.decisions, {"retention.ms": 60000}).result(LIMIT_S)
     until(lambda: (topics.decisions, Fault.FORGETS) in faults(look(admin, where, LIMIT_S)))
     for refused in (lambda: ensure_topics(where), lambda: check_topics(where)):
         with pytest.raises(WeirError, match=r"decisions exists with retention.ms=60000; Weir needs 600000"):
             refused()
-
-
-def alter(admin: AdminClient, topic: str, key: str, value: str) -> None:
-    """One setting of a topic."""
-    entry = ConfigEntry(key, value, incremental_operation=AlterConfigOpType.SET)
-    resource = ConfigResource(ResourceType.TOPIC, topic, incremental_configs=[entry])
-    admin.incremental_alter_configs([resource])[resource].result(LIMIT_S)
 
 
 def test_an_absent_cluster_keeps_nobody_from_starting(admin: AdminClient) -> None:

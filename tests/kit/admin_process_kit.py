@@ -6,6 +6,7 @@ import sys
 import time
 from atexit import register
 from collections.abc import Mapping
+from contextlib import closing
 from http.client import HTTPConnection
 from pathlib import Path
 from shutil import rmtree
@@ -71,7 +72,7 @@ class Admin:
         """One request, with more headers; status and body, as JSON where it is."""
         address = urlsplit(self.url)
         connection = HTTPConnection(address.hostname or "", address.port, timeout=ASK_LIMIT_S)
-        try:
+        with closing(connection):
             headers = {"Content-Type": "application/json", **(more or {})}
             headers |= {"Authorization": f"Bearer {token}"} if token else {}
             connection.request(method, path, None if body is None else json.dumps(body), headers)
@@ -79,8 +80,11 @@ class Admin:
             content = response.read()
             is_json = response.headers.get("content-type") == "application/json"
             return response.status, json.loads(content) if is_json else content.decode()
-        finally:
-            connection.close()
+
+    def run(self, *words: str) -> str:
+        """What `pulsar_admin` says, or that and why it failed."""
+        done = pulsar_admin(self._log.parent, self.url, *words)
+        return done.stdout.strip() if done.returncode == 0 else f"failed: {done.stderr}"
 
     def __enter__(self) -> Self:
         with self._log.open("wb") as log:

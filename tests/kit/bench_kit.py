@@ -1,7 +1,7 @@
 """A broker with Weir's topics, a job for it, and whoever writes to it and reads from it."""
 
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -68,7 +68,5 @@ def bench(folder: Path, settings: str, partitions: int = 2, *words: str) -> Iter
     with LocalKafka(folder / "kafka") as kafka:
         ensure_topics(Cluster(kafka.bootstrap, TOPICS), partitions=partitions)
         made = Bench(folder, kafka.bootstrap, settings, *words)
-        try:
+        with closing(made.job):
             yield made
-        finally:
-            made.job.close()

@@ -8,6 +8,7 @@ from backlog_kit import EXCEPTION, HOLD, decision, quota
 from connection_kit import Rig, framed, frames_of
 from kafka.protocol.metadata.metadata import MetadataResponse
 from kafka.protocol.producer import ProduceResponse
+from kafka_backlog_kit import full_name as full
 from kafka_kit import build, decode, response
 from traffic_kit import batch, produce
 
@@ -16,11 +17,6 @@ from streaming.contract.events import PolicyChange
 
 HELD, REFUSED, FREE = "acme.held.t", "acme.refused.t", "acme.free.t"
 QUESTION = 3  # Metadata
-
-
-def full(topic: str) -> str:
-    """What a topic is called in policies."""
-    return "persistent://" + topic.replace(".", "/", 2)
 
 
 class Blocked(Rig):

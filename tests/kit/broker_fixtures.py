@@ -4,8 +4,7 @@ Imported by the conftest of each folder that needs them.
 """
 
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
-from dataclasses import replace
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -23,26 +22,39 @@ from weir.stack.topics import ensure_topics
 
 
 @contextmanager
-def running(folder: Path, kind: str) -> Iterator[Cluster]:
-    """A broker with auto-creation on, Weir's topics, and the law running on them."""
-    properties = {**PROPERTIES, "num.partitions": str(DEFAULT_PARTITIONS)}
-    with LocalKafka(folder, sasl=USERS, auto_create_topics=True, kind=kind, properties=properties) as kafka:
-        topics = Topics()
-        ensure_topics(Home(kafka.bootstrap, topics))
-        with Decider(kafka.bootstrap, topics) as decider:
-            yield Cluster(kafka, topics, decider, PolicyWriter(kafka.bootstrap, topics))
+def installed(kafka: LocalKafka, topics: Topics) -> Iterator[Cluster]:
+    """Weir's topics at a broker, and the law running on them."""
+    ensure_topics(Home(kafka.bootstrap, topics))
+    with Decider(kafka.bootstrap, topics) as decider:
+        yield Cluster(kafka, topics, decider, PolicyWriter(kafka.bootstrap, topics))
 
 
 @contextmanager
-def apart(cluster: Cluster, name: str) -> Iterator[Cluster]:
+def running(folder: Path, kind: str) -> Iterator[Cluster]:
+    """A broker with auto-creation on, Weir's topics, and the law running on them."""
+    properties = {**PROPERTIES, "num.partitions": str(DEFAULT_PARTITIONS)}
+    kafka = LocalKafka(folder, sasl=USERS, auto_create_topics=True, kind=kind, properties=properties)
+    with kafka, installed(kafka, Topics()) as cluster:
+        yield cluster
+
+
+def apart(cluster: Cluster, name: str) -> AbstractContextManager[Cluster]:
     """An installation of its own on the same broker, for who counts the proxies alive.
 
     Those of other tests do, also for 15 s after they were killed, and each has a part of what there is.
     """
-    bootstrap, own = cluster.kafka.bootstrap, Topics(f"{fresh(name)}.")
-    ensure_topics(Home(bootstrap, own))
-    with Decider(bootstrap, own) as decider:
-        yield replace(cluster, topics=own, decider=decider, policies=PolicyWriter(bootstrap, own))
+    return installed(cluster.kafka, Topics(f"{fresh(name)}."))
+
+
+def own_cluster(name: str) -> Any:
+    """A module's fixture: an installation of its own, where no proxy of other tests has a part of limits."""
+
+    @pytest.fixture(scope="module")
+    def made(cluster: Cluster) -> Iterator[Cluster]:
+        with apart(cluster, name) as own:
+            yield own
+
+    return made
 
 
 @contextmanager
@@ -59,6 +71,14 @@ def topics(cluster: Cluster, request: pytest.FixtureRequest) -> Topics:
     own = Topics(f"{fresh(request.node.originalname)}.")
     ensure_topics(Home(cluster.kafka.bootstrap, own))
     return own
+
+
+@pytest.fixture
+def options(cluster: Cluster, topics: Topics, tmp_path: Path) -> list[str]:
+    """Options that lead a command to that installation."""
+    settings = tmp_path / "weir.yaml"
+    settings.write_text(f"kafka: {{topic_prefix: {topics.prefix}}}\n")
+    return ["--kafka", cluster.kafka.bootstrap, "--settings", str(settings)]
 
 
 @pytest.fixture

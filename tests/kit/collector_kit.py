@@ -90,14 +90,9 @@ class FakeCluster:
     def _eviction(self, topic: str, name: str, upto: int) -> Eviction:
         now = self.read[topic][name]
         return Eviction(
-            topic=topic,
-            subscription=name,
-            how="offsets",
-            since=(1, now),
-            upto=(1, upto),
-            messages=upto - now,
-            bytes=(upto - now) * SIZE // ENTRIES,
-        )
+            topic=topic, subscription=name, how="offsets", since=(1, now), upto=(1, upto),
+            messages=upto - now, bytes=(upto - now) * SIZE // ENTRIES,
+        )  # fmt: skip
 
     async def carry_out(self, eviction: Eviction) -> None:
         self.under_way += 1
@@ -185,21 +180,13 @@ class Desk:
         self.registry = CollectorRegistry()
         self.settings = BacklogSettings(**settings)
         self.metrics = BacklogMetrics(
-            self.registry,
-            CLUSTER,
-            topic_metrics=self.settings.topic_metrics,
+            self.registry, CLUSTER, topic_metrics=self.settings.topic_metrics,
             topics_max=self.settings.metrics_topics_max,
-        )
+        )  # fmt: skip
         self.collector = BacklogCollector(
-            cluster,
-            name,
-            lambda: PolicySet(self.entries),
-            self._write,
-            self._log,
-            self.settings,
-            self.metrics,
-            lambda: self.known,
-        )
+            cluster, name, lambda: PolicySet(self.entries), self._write, self._log, self.settings,
+            self.metrics, lambda: self.known,
+        )  # fmt: skip
 
     async def check(self) -> list[Backlog]:
         """One check; the reports that it has written."""

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol, Self
+from typing import Any, Self
 
 import orjson
 import yaml
@@ -18,6 +18,7 @@ from job_kit import Job
 from path_kit import CutPath
 from process_kit import ProxyProcess
 from proxy_kit import PolicyWriter, until
+from slow_broker_kit import SlowBroker
 from stack_kit import read_all
 from threaded import Threaded
 from wire_client import Closed, WireClient, errors
@@ -46,21 +47,6 @@ class Admitted:
     mutations: int
 
 
-class Way(Protocol):
-    """A relay before the broker, which is told where it leads before it is entered."""
-
-    to: tuple[str, int]
-    address: str
-
-    def __enter__(self) -> Any:
-        """Open."""
-        ...
-
-    def __exit__(self, *_: Any) -> None:
-        """Close."""
-        ...
-
-
 class Company:
     """Broker, job, and proxies by name; a context manager that leaves nothing behind.
 
@@ -71,11 +57,11 @@ class Company:
             goes.
     """
 
-    def __init__(self, folder: Path, path: Way | None = None, job_prefix: Sequence[str] = ()) -> None:
+    def __init__(self, folder: Path, path: SlowBroker | None = None, job_prefix: Sequence[str] = ()) -> None:
         self.folder = folder
         self.topics = Topics()
         self.proxies: dict[str, ProxyProcess] = {}
-        self.path: Any = CutPath() if path is None else path
+        self.path: Any = path or CutPath()
         port = free_port()
         self.kafka = LocalKafka(
             folder / "kafka",

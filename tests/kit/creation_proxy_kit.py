@@ -1,14 +1,12 @@
 """A Pulsar proxy in a thread that decides on partition mutations by itself: Kafka is away, it is alone."""
 
-import threading
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager
 from typing import Any
 
 import pulsar
 from context_kit import enforce
 from pulsar_kit import client, fresh
-from pulsar_proxy_kit import PulsarThread, bare_proxy
+from pulsar_proxy_kit import PulsarThread
 
 from enforcer.laws.mutation.law import MutationQuotas
 from enforcer.laws.mutation.request import Request
@@ -36,7 +34,7 @@ class Limited:
             coordinator.local_decisions.set_proxies(1)
             coordinator.local_decisions.blind = False
 
-        self._in_loop(begin)
+        self.thread.do(begin)
 
     def limit(self, **value: Any) -> None:
         """Put a quota in force now; without values it is removed."""
@@ -45,7 +43,7 @@ class Limited:
             now = self.enforcement.context.clock.wall_ms()
             enforce(self.coordinator.policies, now, {f"quotas[user={self.user}]": value or None})
 
-        self._in_loop(apply)
+        self.thread.do(apply)
 
     def client(self, **options: Any) -> AbstractContextManager[pulsar.Client]:
         """A client of that user."""
@@ -80,7 +78,7 @@ class Limited:
             assert request.decision is not None
             balances.append(request.decision.tokens)
 
-        self._in_loop(charge)
+        self.thread.do(charge)
         (balance,) = balances
         assert balance is not None
         return balance
@@ -89,24 +87,3 @@ class Limited:
         """A metric `weir_creation_...`; 0 if it was never touched."""
         registry = self.thread.proxy.metrics.registry
         return registry.get_sample_value(f"weir_creation_{name}", labels) or 0.0
-
-    def _in_loop(self, work: Callable[[], None]) -> None:
-        done = threading.Event()
-
-        def run() -> None:
-            work()
-            done.set()
-
-        self.thread.call(run)
-        assert done.wait(10)
-
-
-@contextmanager
-def deciding_proxy(service: str, own: dict[str, Any] | None = None) -> Iterator[PulsarThread]:
-    """Run one before a broker.
-
-    Args:
-        own: settings of section `pulsar`.
-    """
-    with bare_proxy(service, own=own, decide="local") as thread:
-        yield thread

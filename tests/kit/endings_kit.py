@@ -6,6 +6,7 @@ import struct
 import termios
 import time
 from collections.abc import Callable
+from contextlib import closing
 
 from cluster_kit import Cluster
 from confluent_kafka import Consumer, TopicPartition
@@ -63,11 +64,8 @@ def created(cluster: Cluster, name: str, partitions: int = 1) -> str:
 def stored(cluster: Cluster, topic: str) -> int:
     """How many records the first partition of a topic has now."""
     consumer = Consumer({"bootstrap.servers": cluster.kafka.bootstrap, "group.id": "count", "log_level": "0"})
-    try:
-        _, high = consumer.get_watermark_offsets(TopicPartition(topic, 0), timeout=10, cached=False)
-    finally:
-        consumer.close()
-    return int(high)
+    with closing(consumer):
+        return int(consumer.get_watermark_offsets(TopicPartition(topic, 0), timeout=10, cached=False)[1])
 
 
 def settled(cluster: Cluster, topic: str, wanted: int, limit_s: float = 10.0) -> int:

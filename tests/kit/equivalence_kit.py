@@ -134,13 +134,12 @@ def behind_weir(cluster: Cluster, proxy: ProxyThread) -> Side:
     """One whose limits are Weir's."""
 
     def limit(quotas: dict[Entity, dict[str, float | None]]) -> None:
-        meter = proxy.proxy.meter
         for (user, client_id), rates in quotas.items():
             of_client = "" if client_id is None else f",client-id={client_id}"
             path = f"quotas[user={user or '<default>'}{of_client}]"
             value = {key: rate for key, rate in rates.items() if rate is not None} or None
             cluster.policies.put(path, value)
-        until(lambda: meter._policies.entries.get(path) == value, what=f"{path} is {value}")
+        until(lambda: proxy.entries.get(path) == value, what=f"{path} is {value}")
 
     return Side("weir", proxy.bootstrap, cluster.kafka.bootstrap, limit)
 

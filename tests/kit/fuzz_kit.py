@@ -75,7 +75,8 @@ def _seed(one: Exchange, *, answer: bool) -> Seed:
 
 def mutated(rng: Random, seed: Seed) -> bytes:
     """The message with one to three things wrong with it; its own length is not among them."""
-    data = _applied(seed.data, [edit for edit in (_edit(rng, seed) for _ in range(_few(rng))) if edit])
+    edits = [_edit(rng, seed) for _ in range(rng.choice((1, 1, 1, 2, 3)))]
+    data = _applied(seed.data, [edit for edit in edits if edit])
     if rng.random() < 0.25:
         data = rng.choice(_WHOLE)(rng, data)
     return data
@@ -132,10 +133,6 @@ def pieces(rng: Random, data: bytes) -> list[bytes]:
         return [few[at : at + 1] for at in range(len(few))] + ([data[40:]] if data[40:] else [])
     cuts = sorted(rng.randrange(len(data) + 1) for _ in range(rng.randrange(1, 6)))
     return [data[start:end] for start, end in zip([0, *cuts], [*cuts, len(data)], strict=True) if end > start]
-
-
-def _few(rng: Random) -> int:
-    return rng.choice((1, 1, 1, 2, 3))
 
 
 def _applied(data: bytes, edits: list[Edit]) -> bytes:

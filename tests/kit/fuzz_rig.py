@@ -6,7 +6,6 @@ case: `PYTHONPATH=. python tests/kit/fuzz_rig.py KIND SEED NUMBER`, as the failu
 
 import asyncio
 import gc
-import os
 import sys
 import time
 import traceback
@@ -334,12 +333,6 @@ class Rig(AbstractContextManager[Any]):
     def _kept(self) -> bool:
         gc.collect()
         return self.proxy.metrics.traffic.connections > 0 or len(self.seen) > _JUST_GONE_MAX
-
-
-def resident_bytes() -> int:
-    """Memory of this process."""
-    with open("/proc/self/statm") as statm:
-        return int(statm.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
 
 
 if __name__ == "__main__":

@@ -9,7 +9,7 @@ import subprocess
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 from confluent_kafka import Consumer, TopicPartition
 from kafka import KafkaConsumer
@@ -33,20 +33,6 @@ _EARLY_S: Final = 0.3
 _LIMIT_S: Final = 60.0
 _TRIES: Final = 2
 Came = list[tuple[float, str, int]]
-
-
-class Noted(Protocol):
-    """Who notes when records come."""
-
-    came: Came
-
-    def __enter__(self) -> Any:
-        """Begin to read."""
-        ...
-
-    def __exit__(self, *_: Any) -> None:
-        """End."""
-        ...
 
 
 def prepared(bootstrap: str, put: Callable[[str, dict[str, Any]], Any], topic: str, group: str) -> None:
@@ -82,6 +68,10 @@ class _Reading(Threaded, ABC):
     @abstractmethod
     def _run(self) -> None:
         """Until told to stop."""
+
+
+Noted = Reading | _Reading
+"""Who notes when records come."""
 
 
 class PythonReading(_Reading):

@@ -78,27 +78,13 @@ class Looker(AbstractContextManager[Any]):
 
 def rules(*, size: int = NEVER, seconds: int = NEVER, precise: bool = True) -> Rules:
     """Quotas that evict."""
-    policy = "consumer_backlog_eviction"
-    return Rules(
-        size=Quota(limit=size, policy=policy),
-        age=Quota(limit=seconds, policy=policy),
-        precise_size=precise,
-        precise_age=precise,
-    )
+    limits = [Quota(limit=limit, policy="consumer_backlog_eviction") for limit in (size, seconds)]
+    return Rules(size=limits[0], age=limits[1], precise_size=precise, precise_age=precise)
 
 
 def plans(report: Backlog, **quotas: Any) -> list[EvictionPlan]:
     """What the law wants gone."""
-    return [
-        EvictionPlan(
-            subscription=line["subscription"],
-            ledger=line.get("ledger"),
-            entry=line.get("entry"),
-            entries=line.get("entries"),
-            before_publish_time=line.get("before_publish_time"),
-        )
-        for line in judge(report, rules(**quotas))["evict"]
-    ]
+    return [EvictionPlan(**line) for line in judge(report, rules(**quotas))["evict"]]
 
 
 class Lagging:
@@ -184,7 +170,7 @@ class Lagging:
             "bootstrap.servers": self.bootstrap, "group.id": group, "auto.offset.reset": "earliest",
             "enable.auto.commit": False,
         })  # fmt: skip
-        try:
+        with closing(consumer):
             consumer.assign([TopicPartition(self.topic, partition, max(0, self.committed(group, partition)))])
             found = list[int]()
             deadline = time.monotonic() + LIMIT_S
@@ -194,5 +180,3 @@ class Lagging:
                 if message is not None and message.error() is None:
                     found.append(int(message.offset() or 0))
             return found
-        finally:
-            consumer.close()

@@ -42,35 +42,26 @@ class Kubernetes:
         self._config.write_text(json.dumps(_kubeconfig(f"https://{HOST}:{api}")))
         store, between = f"http://{HOST}:{etcd}", f"http://{HOST}:{peers}"
         server = {
-            "etcd-servers": store,
-            "bind-address": HOST,
-            "secure-port": api,
-            "cert-dir": folder / "certificates",
-            "endpoint-reconciler-type": "none",
-            "service-cluster-ip-range": "10.0.0.0/24",
-            "service-account-issuer": "https://weir.test",
-            "service-account-key-file": key,
-            "service-account-signing-key-file": key,
-            "token-auth-file": tokens,
-            "authorization-mode": "RBAC",
-        }
+            "etcd-servers": store, "bind-address": HOST, "secure-port": api,
+            "cert-dir": folder / "certificates", "endpoint-reconciler-type": "none",
+            "service-cluster-ip-range": "10.0.0.0/24", "service-account-issuer": "https://weir.test",
+            "service-account-key-file": key, "service-account-signing-key-file": key,
+            "token-auth-file": tokens, "authorization-mode": "RBAC",
+        }  # fmt: skip
         manager = {
-            "kubeconfig": self._config,
-            "service-account-private-key-file": key,
-            "leader-elect": "false",
+            "kubeconfig": self._config, "service-account-private-key-file": key, "leader-elect": "false",
             "secure-port": 0,
-        }
+        }  # fmt: skip
         data = {
-            "data-dir": folder / "etcd",
-            "listen-client-urls": store,
-            "advertise-client-urls": store,
-            "listen-peer-urls": between,
-            "initial-advertise-peer-urls": between,
-            "initial-cluster": f"default={between}",
-            "unsafe-no-fsync": "true",
-        }
+            "data-dir": folder / "etcd", "listen-client-urls": store, "advertise-client-urls": store,
+            "listen-peer-urls": between, "initial-advertise-peer-urls": between,
+            "initial-cluster": f"default={between}", "unsafe-no-fsync": "true",
+        }  # fmt: skip
         self._parts = [
-            Child(name, [str(TOOLS / name), *_flags(options)], log=folder / f"{name}.log")
+            Child(
+                name, [str(TOOLS / name), *(f"--{option}={value}" for option, value in options.items())],
+                log=folder / f"{name}.log",
+            )
             for name, options in {
                 "etcd": data, "kube-apiserver": server, "kube-controller-manager": manager
             }.items()
@@ -131,10 +122,6 @@ class Kubernetes:
                 *("-n", "weir", "patch", "pod", pod, "--subresource=status", "--type=merge"),
                 f"--patch={json.dumps(status)}",
             )
-
-
-def _flags(options: dict[str, Any]) -> list[str]:
-    return [f"--{name}={value}" for name, value in options.items()]
 
 
 def _kubeconfig(server: str) -> dict[str, Any]:

@@ -22,27 +22,17 @@ def request(name: str, at_ms: int, *mutations: int, user: str = "alice", **field
     """A request `at_ms` after T0 with one item a number of mutations."""
     items = [{"name": f"{name}-{number}", "mutations": count} for number, count in enumerate(mutations)]
     return {
-        "type": "request",
-        "id": name,
-        "ts": T0 + at_ms,
-        "proxy": "p1",
-        "user": user,
-        "items": items,
-    } | fields
+        "type": "request", "id": name, "ts": T0 + at_ms, "proxy": "p1", "user": user, "items": items,
+    } | fields  # fmt: skip
 
 
 def refund(at_ms: int, of_ms: int, mutations: int, user: str = "alice", name: str = "r") -> Event:
     """A refund `at_ms` after T0 of something charged `of_ms` after T0."""
     items = [{"name": "x", "mutations": mutations}]
     return {
-        "type": "refund",
-        "id": name,
-        "ts": T0 + at_ms,
-        "of": "x",
-        "of_ts": T0 + of_ms,
-        "user": user,
+        "type": "refund", "id": name, "ts": T0 + at_ms, "of": "x", "of_ts": T0 + of_ms, "user": user,
         "items": items,
-    }
+    }  # fmt: skip
 
 
 def policy(at_ms: int, path: str, value: Any) -> Event:
@@ -96,13 +86,9 @@ class Shard:
     def step(self, events: Sequence[Event], processed_ts: int | None = None) -> list[dict[str, Any]]:
         """Step one batch; the decisions in the order written."""
         context = StepContext(
-            initial=self.initial,
-            processed_ts=processed_ts,
-            replay=self.replay,
-            fail_fast=self.fail_fast,
-            blobs=self.blobs,
-            as_decided=self.as_decided,
-        )
+            initial=self.initial, processed_ts=processed_ts, replay=self.replay, fail_fast=self.fail_fast,
+            blobs=self.blobs, as_decided=self.as_decided,
+        )  # fmt: skip
         self.body, outputs = step("mutation", 0, self.body, records_of(events, self.offset), context)
         self.offset += len(events)
         decoded = list(zip(outputs.listed("sink"), map(orjson.loads, outputs.value), strict=True))

@@ -5,8 +5,9 @@ from typing import Any
 
 import orjson
 from confluent_kafka import OFFSET_BEGINNING, Consumer, Producer, TopicPartition
+from kafka_backlog_kit import full_name as full
 from proxy_kit import PolicyWriter
-from stack_kit import new_topics, read_all
+from stack_kit import new_topics, read_all, series_at
 
 from streaming.contract.topics import Topics
 
@@ -93,15 +94,7 @@ class Backlogs:
         return Consumer({"bootstrap.servers": self.kafka, "group.id": group, "enable.auto.commit": False})
 
 
-def full(topic: str) -> str:
-    """What the policies call it."""
-    tenant, namespace, name = topic.split(".", 2)
-    return f"persistent://{tenant}/{namespace}/{name}"
-
-
-def series(text: str, name: str, *labels: str) -> float | None:
-    """The value of the series that has all these labels."""
-    for line in text.splitlines():
-        if line.startswith(f"{name}{{") and all(label in line for label in labels):
-            return float(line.rpartition(" ")[2])
-    return None
+def series(url: str, name: str, *labels: str) -> float | None:
+    """The value of the series on a page of metrics that has all these labels."""
+    found = (pair for pair in series_at(url).items() if pair[0].startswith(f"{name}{{"))
+    return next((value for key, value in found if all(label in key for label in labels)), None)

@@ -249,13 +249,8 @@ class Arrivals(Worker):
         consumer.close()
 
 
-def rate_of(workers: Sequence[Worker], from_s: float, to_s: float) -> float:
-    """Records per second of all of them."""
-    return sum(worker.rate(from_s, to_s) for worker in workers)
-
-
 def peak_of(workers: Sequence[Worker], from_s: float, to_s: float, window_s: float = 5.0) -> float:
     """The highest rate over any window of that length."""
     steps = int((to_s - from_s - window_s) / 0.1)
     starts = (from_s + 0.1 * step for step in range(max(1, steps)))
-    return max(rate_of(workers, start, start + window_s) for start in starts)
+    return max(sum(worker.rate(start, start + window_s) for worker in workers) for start in starts)

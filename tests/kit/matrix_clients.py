@@ -46,8 +46,6 @@ def _kafkajs() -> Path:
 
 
 OTHERS: dict[str, Make] = {
-    "java-2.8": partial(java, kind="clients28"),
-    "java-3.9": partial(java, kind="kafka39"),
-    "sarama": sarama,
+    "java-2.8": partial(java, kind="clients28"), "java-3.9": partial(java, kind="kafka39"), "sarama": sarama,
     "kafkajs": kafkajs,
-}
+}  # fmt: skip

@@ -8,9 +8,9 @@ from typing import Any, Self
 
 import pulsar
 from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
-from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, NewTopic
+from confluent_kafka.admin import AdminClient, NewTopic, ResourceType
 from pulsar_kit import Admin, client
-from stack_kit import new_topics
+from stack_kit import alter, new_topics
 from threaded import Threaded
 
 VALUE = b"x" * 500
@@ -119,13 +119,12 @@ class Load(Threaded):
         """Partitions beyond the quota, and what nobody may do."""
         watched = AdminClient(self._client("watched"))
         sneaky = self._producer("sneaky", **{"message.timeout.ms": "2000"})
-        broker = setting(ConfigResource.Type.BROKER, "1", "log.cleaner.threads", "2")
         while not self._stopping.wait(0.5):
             self._number += 1
             for made in (
                 *watched.create_topics([NewTopic(f"made-{self._number}", 4, 1)], request_timeout=5).values(),
                 *watched.create_topics([NewTopic(GROUPED, 1, 1)], request_timeout=5).values(),
-                *watched.incremental_alter_configs([broker], request_timeout=5).values(),
+                alter(watched, "1", {"log.cleaner.threads": 2}, ResourceType.BROKER, request_timeout=5),
             ):
                 with suppress(KafkaException):
                     made.result(_WAIT_S)
@@ -176,13 +175,5 @@ class Load(Threaded):
 def faulty_topic(kafka: str, *, wrong: bool) -> None:
     """Have `weir.policies` lose its cleanup policy for a while, past the proxy, or give it back."""
     policy = "delete" if wrong else "compact"
-    resource = setting(ConfigResource.Type.TOPIC, "weir.policies", "cleanup.policy", policy)
     admin = AdminClient({"bootstrap.servers": kafka})
-    for done in admin.incremental_alter_configs([resource]).values():
-        done.result(_WAIT_S)
-
-
-def setting(kind: ConfigResource.Type, name: str, key: str, value: str) -> ConfigResource:
-    """One setting of a broker or a topic, as it is to be changed."""
-    entry = ConfigEntry(key, value, incremental_operation=AlterConfigOpType.SET)
-    return ConfigResource(kind, name, incremental_configs=[entry])
+    alter(admin, "weir.policies", {"cleanup.policy": policy}).result(_WAIT_S)

@@ -23,16 +23,12 @@ ARRIVED = 1_795_166_700_000 + 10**9
 def rows_of(events: Sequence[Event]) -> pa.RecordBatch:
     """Events of one type as columns; flags among the samples of a list as 0 and 1."""
     written = [
-        event | {"samples": [[*map(_number, sample)] for sample in event["samples"]]}
+        event | {"samples": [[one if one is None else int(one) for one in each] for each in event["samples"]]}
         if "samples" in event
         else event
         for event in events
     ]
     return columns_of(written).drop_columns("type")
-
-
-def _number(value: Any) -> Any:
-    return None if value is None else int(value)
 
 
 def packed_records(packs: Sequence[pa.RecordBatch], type: str) -> Records:

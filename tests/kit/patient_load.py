@@ -12,7 +12,7 @@ PATIENCE_S = 120.0
 
 
 class Load:
-    """Producers that write numbered records at once.
+    """Producers that write numbered records at once; a context that lasts until they have, with what failed.
 
     Attributes:
         failed: what went wrong.
@@ -27,13 +27,12 @@ class Load:
             for number in range(producers)
         ]
 
-    def start(self) -> None:
-        """All begin."""
+    def __enter__(self) -> list[Any]:
         for thread in self._threads:
             thread.start()
+        return self.failed
 
-    def join(self) -> None:
-        """All have written, or have failed."""
+    def __exit__(self, *_: object) -> None:
         for thread in self._threads:
             thread.join()
 

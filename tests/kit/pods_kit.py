@@ -8,8 +8,9 @@ from typing import Any, Final
 
 from cluster_kit import fresh
 from path_kit import SpreadPath
-from process_kit import series_at, weir_proxy
+from process_kit import weir_proxy
 from proxy_kit import until
+from stack_kit import series_at
 
 from weir.stack.kafka import free_port
 
@@ -54,15 +55,8 @@ def _start(running: ExitStack, kafka: str, folder: Path, name: str, *words: str)
     """A proxy, until it is ready; what it says then."""
     ready, log = folder / f"{name}.json", folder / f"{name}.log"
     options = [
-        "--kafka",
-        kafka,
-        "--id",
-        fresh(name),
-        "--metrics",
-        f"{_SERVICE}:0",
-        "--ready-file",
-        str(ready),
-    ]
+        "--kafka", kafka, "--id", fresh(name), "--metrics", f"{_SERVICE}:0", "--ready-file", str(ready),
+    ]  # fmt: skip
     running.enter_context(weir_proxy(*options, *words, log=log))
     until(ready.exists, _START_S, f"ready; see {log}")
     said: dict[str, Any] = json.loads(ready.read_text())

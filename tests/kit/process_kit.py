@@ -2,7 +2,6 @@
 
 import subprocess
 import sys
-import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -11,6 +10,7 @@ from typing import Any
 import yaml
 from cluster_kit import Cluster
 from proxy_kit import until
+from stack_kit import series_at
 from wire_client import WireClient
 
 from streaming.contract.topics import Topics
@@ -61,15 +61,6 @@ class ProxyProcess:
         seen = self.metrics()
         name = "weir_proxy_loop_delay_seconds"
         return seen[f"{name}_count"] - seen[f'{name}_bucket{{le="{above_s}"}}']
-
-
-def series_at(url: str, limit_s: float = 20.0) -> dict[str, float]:
-    """Every series of a page of metrics, by its name with labels; OSError after the limit."""
-    with urllib.request.urlopen(url, timeout=limit_s) as page:
-        lines = page.read().decode().splitlines()
-    return {
-        name: float(value) for name, _, value in (line.rpartition(" ") for line in lines if line[0] != "#")
-    }
 
 
 @contextmanager

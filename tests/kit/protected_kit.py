@@ -6,13 +6,12 @@ from typing import Any
 
 import pytest
 from cluster_kit import Cluster, fresh
-from confluent_kafka import Consumer, Producer
-from confluent_kafka import TopicPartition as Place
 from kafka.protocol.consumer import fetch
 from kafka.protocol.metadata import metadata
 from kafka.protocol.producer import produce
 from kafka_kit import build
 from proxy_kit import ProxyThread, until
+from stack_kit import put
 from traffic_kit import batch
 from wire_client import WireClient, metadata_request
 
@@ -26,9 +25,7 @@ def mine(cluster: Cluster, proxy: ProxyThread) -> Iterator[str]:
     name = fresh("mine")
     with WireClient(proxy.bootstrap) as client:
         client.create({name: 1})
-    producer = Producer({"bootstrap.servers": cluster.kafka.bootstrap})
-    producer.produce(name, b"mine")
-    assert producer.flush(10) == 0
+    put(cluster.kafka.bootstrap, name, b"mine")
     yield name
 
 
@@ -41,15 +38,6 @@ def policies_id(cluster: Cluster, proxy: ProxyThread) -> uuid.UUID:
     protected = proxy.proxy.protected
     until(lambda: found.bytes in protected.ids, what="the id of weir.policies")
     return found
-
-
-def end_of(cluster: Cluster, topic: str) -> int:
-    """Records of a topic's partition 0."""
-    consumer = Consumer({"bootstrap.servers": cluster.kafka.bootstrap, "group.id": "end"})
-    try:
-        return consumer.get_watermark_offsets(Place(topic, 0), 10)[1]
-    finally:
-        consumer.close()
 
 
 def ask(client: WireClient, message: Any, answer: type[Any]) -> Any:

@@ -82,10 +82,21 @@ class ProxyThread:
     def _meter(self) -> Meter:
         return self.proxy.meter
 
-    def call(self, function: Callable[[], None]) -> None:
+    @property
+    def entries(self) -> Mapping[str, Any]:
+        """The policies that it meters by."""
+        return self._meter()._policies.entries
+
+    def call(self, function: Callable[[], object]) -> None:
         """Run something in the proxy's loop."""
         assert self._loop is not None
         self._loop.call_soon_threadsafe(function)
+
+    def do(self, work: Callable[[], None]) -> None:
+        """The same, to its end."""
+        done = threading.Event()
+        self.call(lambda: (work(), done.set()))
+        assert done.wait(10)
 
     def begin_stop(self) -> None:
         """Ask it to stop; leaving the context waits for that."""

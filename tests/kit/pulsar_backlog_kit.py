@@ -147,14 +147,12 @@ class FakeBacklogs:
             return httpx2.Response(200, json=self._list(parts))
         namespace = "/".join(map(unquote, parts[1:3]))
         if len(parts) == 3:
-            return httpx2.Response(200, json=self._topics_of(namespace))
+            own = [name for name in self.topics if name.startswith(f"persistent://{namespace}/")]
+            return httpx2.Response(200, json=own)
         topic = self.topics.get(f"persistent://{namespace}/{unquote(parts[3])}")
         if topic is None:
             return httpx2.Response(404, json={"reason": "Topic not found"})
         return self._topic(topic, request, parts[4:], query)
-
-    def _topics_of(self, namespace: str) -> list[str]:
-        return [name for name in self.topics if name.startswith(f"persistent://{namespace}/")]
 
     def _list(self, parts: list[str]) -> list[str]:
         names = self.namespaces | {

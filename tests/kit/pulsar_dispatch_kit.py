@@ -1,6 +1,5 @@
 """Dispatch limits in front of a real Pulsar, by a proxy whose policies a test sets: no Kafka, no job."""
 
-import threading
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
@@ -31,31 +30,25 @@ class Limited:
 
     def paths(self, changes: Mapping[str, Mapping[str, Any] | None]) -> None:
         """Policies from now on, by path."""
-        done = threading.Event()
 
         def apply() -> None:
             enforcement = self.proxy.proxy.enforcement
             enforce(enforcement.context.policies, enforcement.context.brokers_ms(), changes)
             enforcement.of(Dispatch).look()
             enforcement.of(Groups).look()
-            done.set()
 
-        self.proxy.call(apply)
-        assert done.wait(10)
+        self.proxy.do(apply)
 
     def overcount(self, permits: int) -> None:
         """Let the proxy believe that brokers have so many more for each consumer: they have lost them."""
-        done = threading.Event()
 
         def count() -> None:
             for connection in self.proxy.proxy.connections:
                 for part in connection._parts:
                     for consumer in part._consumers.values() if isinstance(part, DeliveryPart) else ():
                         consumer.permits.balance += permits
-            done.set()
 
-        self.proxy.call(count)
-        assert done.wait(10)
+        self.proxy.do(count)
 
     def sample(self, name: str, **labels: str) -> float:
         """A metric of its own; 0 if it was never touched."""
@@ -93,14 +86,11 @@ def fill(service: str, topic: str, messages: int, batch: int, size: int = 100) -
     """Publish a backlog, in batches of exactly so many."""
     with client(service) as made:
         producer = made.create_producer(
-            topic,
-            batching_enabled=batch > 1,
-            batching_max_messages=max(2, batch),
+            topic, batching_enabled=batch > 1, batching_max_messages=max(2, batch),
             batching_max_publish_delay_ms=60_000 if batch > 1 else 1,
-            batching_max_allowed_size_in_bytes=4 * 1024 * 1024,
-            max_pending_messages=50_000,
+            batching_max_allowed_size_in_bytes=4 * 1024 * 1024, max_pending_messages=50_000,
             block_if_queue_full=True,
-        )
+        )  # fmt: skip
         for number in range(messages):
             producer.send_async(number.to_bytes(8, "big") + b"x" * (size - 8), _must)
         producer.flush()

@@ -145,13 +145,11 @@ class PulsarFuzz:
         self.kind, self.seed = kind, seed
         self.proxy = PulsarProxy(
             PulsarProxyConfig(
-                pulsar=(("127.0.0.1", 1),),
-                kafka=(("127.0.0.1", free_port()),),
-                connection={"log_level": "0"},
-                listen=("127.0.0.1", 0),
+                pulsar=(("127.0.0.1", 1),), kafka=(("127.0.0.1", free_port()),),
+                connection={"log_level": "0"}, listen=("127.0.0.1", 0),
                 settings=ProxySettings(start_timeout_ms=0),
             )
-        )
+        )  # fmt: skip
         self.longest_s = 0.0
         enforcement = self.proxy.enforcement
         enforce(enforcement.context.policies, enforcement.context.clock.wall_ms(), _POLICIES[kind])

@@ -17,8 +17,6 @@ from typing import Any
 
 import pulsar
 
-from weir.stack.pulsar import LocalPulsar
-
 WAIT_S = 30.0
 _names = count(1)
 
@@ -146,22 +144,6 @@ class Admin:
         domain, rest = names_of(topic)
         parts = "/partitions" if self.partitions(topic) else ""
         self.do("DELETE", f"{domain}/{rest}{parts}?force=true")
-
-
-@contextmanager
-def running_pulsar(folder: Path, *, transactions: bool = False, **conf: Any) -> Iterator[LocalPulsar]:
-    """A Pulsar of its own, ready.
-
-    Args:
-        folder: its data folder.
-        transactions: starts the coordinator of transactions too, which costs about two seconds.
-        conf: of LocalPulsar: port, admin_port, token, heap_mb, options, and `properties` of the broker.
-    """
-    properties = dict(conf.pop("properties", {}))
-    if transactions:
-        properties = {"transactionCoordinatorEnabled": "true", "systemTopicEnabled": "true", **properties}
-    with LocalPulsar(folder, properties=properties, **conf) as running:
-        yield running
 
 
 CLIENTS_LOG = Path(mkdtemp(prefix="weir-pulsar-clients-")) / "log"

@@ -1,6 +1,5 @@
 """A Pulsar proxy in a thread of the test, without Weir's topics: what it passes, not what it limits."""
 
-import threading
 from collections.abc import Mapping
 from typing import Any
 
@@ -51,27 +50,19 @@ class PulsarThread(ProxyThread):
 
     def set(self, policies: Mapping[str, Any]) -> None:
         """Put these policies in force, as if they had been read; a value of None removes one."""
-        enforcement, done = self.proxy.enforcement, threading.Event()
+        enforcement = self.proxy.enforcement
 
         def apply() -> None:
             enforce(enforcement.context.policies, enforcement.context.clock.wall_ms(), policies)
             for law in (Groups, ConcurrencyLimits, Blocks):
                 enforcement.of(law).look()
-            done.set()
 
-        self.call(apply)
-        assert done.wait(10)
+        self.do(apply)
 
     def backlog(self, topic: str, size: float) -> None:
         """Let a topic's backlog be so large, as if that had been decided and read."""
-        enforcement, done = self.proxy.enforcement, threading.Event()
-
-        def take() -> None:
-            enforcement.of(Blocks).take([decision(topic, size, ts=enforcement.context.brokers_ms())])
-            done.set()
-
-        self.call(take)
-        assert done.wait(10)
+        own = self.proxy.enforcement
+        self.do(lambda: own.of(Blocks).take([decision(topic, size, ts=own.context.brokers_ms())]))
 
     def used(self, group: str) -> tuple[int, int]:
         """Messages and bytes that a group published here."""
@@ -90,11 +81,8 @@ def bare_proxy(service: str, *, own: dict[str, Any] | None = None, **settings: A
     listen = settings.pop("listen", ("127.0.0.1", 0))
     return PulsarThread(
         PulsarProxyConfig(
-            pulsar=((host, int(port)),),
-            kafka=(("127.0.0.1", free_port()),),
-            connection={"log_level": "0"},
-            listen=listen,
-            settings=ProxySettings(start_timeout_ms=0, **settings),
+            pulsar=((host, int(port)),), kafka=(("127.0.0.1", free_port()),), connection={"log_level": "0"},
+            listen=listen, settings=ProxySettings(start_timeout_ms=0, **settings),
             own_settings=PulsarSettings(**(own or {})),
         )
-    )
+    )  # fmt: skip

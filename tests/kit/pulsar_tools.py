@@ -1,16 +1,12 @@
-"""Pulsar's Java clients and its own proxy, as tests use them; how they are started the benchmarks know."""
+"""Pulsar's Java clients, as tests use them; how they are started the benchmarks know."""
 
 import re
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
 from benchmarks.load.pulsar_perf import LIMIT_S, Measured, perf, tool
-from benchmarks.peers import pulsar_proxy
-from weir.stack.pulsar import LocalPulsar
 
-__all__ = ["LIMIT_S", "Measured", "java_consume", "java_produce", "own_proxy", "perf", "tool"]
+__all__ = ["LIMIT_S", "Measured", "java_consume", "java_produce", "perf", "tool"]
 
 CLIENT: Final = "org.apache.pulsar.client.cli.PulsarClientTool"
 _CONTENT: Final = re.compile(r"^publishTime:.*?, content:(.*)$", re.MULTILINE)
@@ -29,10 +25,3 @@ def java_consume(service: str, topic: str, count: int, folder: Path, *words: str
     done = tool(CLIENT, folder, *given, *words, topic)
     assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-2000:]
     return _CONTENT.findall(done.stdout)
-
-
-@contextmanager
-def own_proxy(pulsar: LocalPulsar, folder: Path) -> Iterator[str]:
-    """Pulsar's own proxy in front of a local Pulsar; gives its `HOST:PORT`."""
-    with pulsar_proxy.own_proxy(pulsar, folder) as (_, service):
-        yield service

@@ -3,9 +3,9 @@
 import os
 import socket
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, Final, Protocol, Self
+from typing import Any, Final, Self
 
 import httpx2
 import pyspark
@@ -20,31 +20,6 @@ START_S: Final = 60.0
 MINIO: Final = ROOT / ".weir" / "tools" / "minio"
 BUCKET: Final = "weir"
 SECRET: Final = "secret-of-the-test"
-
-
-class Remote(Protocol):
-    """A file system for checkpoints; a context manager that starts and stops it.
-
-    Attributes:
-        checkpoint: URI for a job.
-        settings: of the section `job:`, so that the job reaches it.
-    """
-
-    checkpoint: str
-    settings: Mapping[str, Any]
-
-    def __enter__(self) -> Self: ...
-
-    def __exit__(self, *_: object) -> None: ...
-
-    def away(self, seconds: float) -> None:
-        """Be gone so long, by SIGKILL, and come back with all that was there."""
-
-    def segments(self) -> dict[str, int]:
-        """Paths of all segments of the checkpoint, with their sizes."""
-
-    def damage(self, path: str) -> None:
-        """Have other bytes in a segment."""
 
 
 class Hdfs:
@@ -175,12 +150,9 @@ class Minio:
         self._port = port
         self.checkpoint = f"s3a://{BUCKET}/checkpoint"
         keys = {
-            "endpoint": f"http://{HOST}:{port}",
-            "endpoint.region": "us-east-1",
-            "path.style.access": "true",
-            "access.key": "weir-test",
-            "secret.key": SECRET,
-        }
+            "endpoint": f"http://{HOST}:{port}", "endpoint.region": "us-east-1", "path.style.access": "true",
+            "access.key": "weir-test", "secret.key": SECRET,
+        }  # fmt: skip
         self.settings = {"spark_conf": {f"spark.hadoop.fs.s3a.{key}": value for key, value in keys.items()}}
         command = [str(MINIO), "server", "--quiet", "--address", f"{HOST}:{port}"]
         command += ["--console-address", f"{HOST}:{free_port()}", str(folder / "data")]
@@ -229,16 +201,17 @@ class Minio:
 
     def _files(self) -> fs.S3FileSystem:
         return fs.S3FileSystem(
-            endpoint_override=f"{HOST}:{self._port}",
-            scheme="http",
-            region="us-east-1",
-            access_key="weir-test",
-            secret_key=SECRET,
-            allow_bucket_creation=True,
-        )
+            endpoint_override=f"{HOST}:{self._port}", scheme="http", region="us-east-1",
+            access_key="weir-test", secret_key=SECRET, allow_bucket_creation=True,
+        )  # fmt: skip
 
 
-REMOTES: Final[dict[str, type[Hdfs] | type[Minio]]] = {"hdfs": Hdfs, "s3a": Minio}
+Remote = Hdfs | Minio
+"""A file system for checkpoints, a context manager that starts and stops it: `checkpoint` is a URI for a job,
+`settings` are of its section `job:`. `away` so long by SIGKILL, it comes back with all that was there;
+`segments` are paths with their sizes, and to `damage` one is to have other bytes in it.
+"""
+REMOTES: Final[dict[str, type[Remote]]] = {"hdfs": Hdfs, "s3a": Minio}
 
 
 def _user() -> str:

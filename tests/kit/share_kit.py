@@ -5,27 +5,19 @@ import subprocess
 import tempfile
 import threading
 import time
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from functools import cache
-from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
-from cluster_kit import Cluster
 from confluent_kafka import Producer
 from four_clients import BUILD_LIMIT_S, PINS
-from proxy_kit import Decider, PolicyWriter
 from stack_kit import new_topics
 from wire_client import WireClient
 
 from enforcer.wire.kafka.codec import request_layout, response_layout
 from enforcer.wire.kafka.frames import NO_TAGS, Fields, int16, int32, response_body_offset
-from streaming.contract.topics import Cluster as Home
-from streaming.contract.topics import Topics
 from weir.jars.folders import ROOT
 from weir.jars.java import java_command
-from weir.stack.kafka import LocalKafka
-from weir.stack.topics import ensure_topics
 
 LIMIT_S: Final = 120
 _SOURCES: Final = ROOT / "tests" / "kafka"
@@ -35,12 +27,10 @@ _NOT_YET: Final = (14, 15, 16)
 LOCK_MS: Final = 5_000
 """How long a record is locked for whom it was delivered to; Kafka's default is 30 s."""
 PROPERTIES: Final[Mapping[str, str]] = {
-    "num.partitions": "1",
-    "group.share.min.record.lock.duration.ms": "1000",
-    "group.share.record.lock.duration.ms": str(LOCK_MS),
-    "group.share.min.heartbeat.interval.ms": "500",
+    "num.partitions": "1", "group.share.min.record.lock.duration.ms": "1000",
+    "group.share.record.lock.duration.ms": str(LOCK_MS), "group.share.min.heartbeat.interval.ms": "500",
     "group.share.heartbeat.interval.ms": "500",
-}
+}  # fmt: skip
 
 
 class Arrival(NamedTuple):
@@ -51,16 +41,6 @@ class Arrival(NamedTuple):
     partition: int
     offset: int
     delivery: int
-
-
-@contextmanager
-def share_cluster(folder: Path, **more: Any) -> Iterator[Cluster]:
-    """A broker that has share groups, and Weir's topics; more is LocalKafka's."""
-    with LocalKafka(folder, **{"properties": PROPERTIES, **more}) as kafka:
-        topics = Topics()
-        ensure_topics(Home(kafka.bootstrap, topics))
-        with Decider(kafka.bootstrap, topics) as decider:
-            yield Cluster(kafka, topics, decider, PolicyWriter(kafka.bootstrap, topics))
 
 
 def configure(bootstrap: str, group: str, **settings: str) -> None:

@@ -11,11 +11,6 @@ WHOSE = "user=ANONYMOUS,client-id=a"
 HOUR_MS = 3_600_000
 
 
-def at_one(at: int) -> Entry:
-    """Who asked, and when."""
-    return {"who": "m-one", "begun": at, "ended": at}
-
-
 def made(name: str, at: int, code: int | None = 0) -> list[Entry]:
     """A topic that was asked for, and what Weir's topics and the broker have of it."""
     asked = {"type": "request", "id": f"r-{name}", "items": [{"name": name, "mutations": 1}]}
@@ -25,11 +20,14 @@ def made(name: str, at: int, code: int | None = 0) -> list[Entry]:
         "rejected": [name] if refused else [],
     }  # fmt: skip
     return [
-        {"kind": "made", "subject": WHOSE, "name": name, **at_one(at), "code": code},
+        {
+            "kind": "made", "subject": WHOSE, "name": name, "who": "m-one", "begun": at, "ended": at,
+            "code": code,
+        },
         {"kind": "event", "event": asked},
         {"kind": "decision", "decision": decision, "at": at},
         *([] if refused else [{"kind": "topic", "name": name}]),
-    ]
+    ]  # fmt: skip
 
 
 def sent(number: int, offset: int | None) -> Entry:

@@ -14,7 +14,15 @@ from urllib.request import urlopen
 
 import orjson
 import threaded
-from confluent_kafka.admin import AdminClient, NewTopic
+from confluent_kafka import Producer
+from confluent_kafka.admin import (
+    AdminClient,
+    AlterConfigOpType,
+    ConfigEntry,
+    ConfigResource,
+    NewTopic,
+    ResourceType,
+)
 
 from weir.jars.java import java_command
 from weir.logs.topic_reader import Record, TopicReader
@@ -140,6 +148,34 @@ def new_topics(where: str | Mapping[str, Any], *names: str, partitions: int = 1,
     admin = AdminClient({"bootstrap.servers": where} if isinstance(where, str) else dict(where))
     for made in admin.create_topics([NewTopic(name, partitions, replicas) for name in names]).values():
         made.result(COMMAND_LIMIT_S)
+
+
+def alter(
+    admin: AdminClient, name: str, settings: Mapping[str, Any], kind: Any = ResourceType.TOPIC, **more: Any
+) -> Any:
+    """Set settings of a topic, or of another kind of thing; the future of it."""
+    entries = [
+        ConfigEntry(key, str(value), incremental_operation=AlterConfigOpType.SET)
+        for key, value in settings.items()
+    ]
+    resource = ConfigResource(kind, name, incremental_configs=entries)
+    return admin.incremental_alter_configs([resource], **more)[resource]
+
+
+def put(bootstrap: str, topic: str, *values: Any, **more: Any) -> None:
+    """Write bytes, or what JSON says of something, and wait for it; more of a record as produce() has it."""
+    producer = Producer({"bootstrap.servers": bootstrap, "log_level": "0"})
+    for value in values:
+        producer.produce(topic, value if isinstance(value, bytes) else orjson.dumps(value), **more)
+    assert producer.flush(20.0) == 0
+
+
+def series_at(url: str, limit_s: float = 20.0) -> dict[str, float]:
+    """Every series of a page of metrics, by its name with labels; OSError after the limit."""
+    with urlopen(url, timeout=limit_s) as page:
+        lines = page.read().decode().splitlines()
+    rows = (line.rpartition(" ") for line in lines if line[:1] not in "#")
+    return {name: float(value) for name, _, value in rows}
 
 
 def records(bootstrap: str, topic: str, client: Mapping[str, Any] | None = None) -> Iterator[Record]:

@@ -3,6 +3,7 @@
 import threading
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Self
 
 
@@ -13,6 +14,12 @@ def until(found: Callable[[], Any], limit_s: float = 20.0, what: str = "", poll_
         assert time.monotonic() < deadline, f"not within {limit_s} s: {what or found}"
         time.sleep(poll_s)
     return value
+
+
+def together(*works: Callable[[], Any]) -> list[Any]:
+    """Do all of it at a time, each in a thread; what each came to, once all have ended."""
+    with ThreadPoolExecutor(len(works)) as pool:
+        return [done.result() for done in [pool.submit(work) for work in works]]
 
 
 class Threaded:

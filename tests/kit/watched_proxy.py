@@ -18,9 +18,9 @@ from typing import Any, Self
 
 import uvloop
 from cluster_kit import address
-from fuzz_rig import resident_bytes
 
 from enforcer.core.settings import ProxySettings
+from enforcer.host.budget import resident_bytes
 from enforcer.host.server import ProxyConfig
 from enforcer.kafka.proxy import KafkaProxy
 from streaming.contract.topics import Topics

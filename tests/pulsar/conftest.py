@@ -5,9 +5,8 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
-from creation_proxy_kit import deciding_proxy
 from pulsar_backlog_rig import Rig
-from pulsar_kit import Admin, running_pulsar
+from pulsar_kit import Admin
 from pulsar_proxy_kit import PulsarThread, bare_proxy
 from tls_kit import Authority
 
@@ -20,7 +19,7 @@ def pulsar(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalPulsar]:
     header where there is one.
     """
     conf = {"haProxyProtocolEnabled": "true"}
-    with running_pulsar(tmp_path_factory.mktemp("pulsar"), properties=conf) as running:
+    with LocalPulsar(tmp_path_factory.mktemp("pulsar"), properties=conf) as running:
         yield running
 
 
@@ -44,7 +43,7 @@ def proxy(
 @pytest.fixture(scope="module")
 def deciding(pulsar: LocalPulsar) -> Iterator[PulsarThread]:
     """A proxy that decides who may create topics."""
-    with deciding_proxy(pulsar.service) as thread:
+    with bare_proxy(pulsar.service, decide="local") as thread:
         yield thread
 
 
@@ -68,7 +67,7 @@ def rolling(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalPulsar]:
         "managedLedgerDefaultMarkDeleteRateLimit": "1000",
     }
     folder: Path = tmp_path_factory.mktemp("rolling")
-    with running_pulsar(folder, properties=conf) as running:
+    with LocalPulsar(folder, properties=conf) as running:
         yield running
 
 

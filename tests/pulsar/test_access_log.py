@@ -42,9 +42,7 @@ def test_what_a_broker_logs(tmp_path: Path) -> None:
     topics = "persistent://acme/orders"
     assert [(event["api"], *(tuple(each.values()) for each in event["items"])) for event in events] == [
         ("createNonPartitionedTopic", (f"{topics}/one", 1)),
-        ("createPartitionedTopic", (f"{topics}/many", 3)),
-        ("updatePartitionedTopic", (f"{topics}/many", 3)),
-        ("deletePartitionedTopic", (f"{topics}/many", 6)),
-        ("deleteTopic", (f"{topics}/one", 1)),
+        ("createPartitionedTopic", (f"{topics}/many", 3)), ("updatePartitionedTopic", (f"{topics}/many", 3)),
+        ("deletePartitionedTopic", (f"{topics}/many", 6)), ("deleteTopic", (f"{topics}/one", 1)),
         ("deleteNamespace", ("acme/orders", 3)),
-    ]
+    ]  # fmt: skip

@@ -5,7 +5,6 @@ import time
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
-from urllib.request import urlopen
 
 import pytest
 from admin_backlog_kit import decision, eviction
@@ -13,9 +12,9 @@ from admin_process_kit import Admin as Weir
 from admin_process_kit import pulsar_admin
 from broker_fixtures import apart
 from cluster_kit import Cluster
-from confluent_kafka import Producer
 from proxy_kit import until
 from pulsar_kit import Admin, fresh
+from stack_kit import put, series_at
 
 from enforcer.control.backlog.stats import LIMITS
 from weir.stack.pulsar import LocalPulsar
@@ -42,10 +41,9 @@ def weir(pulsar: LocalPulsar, own: Cluster, tmp_path_factory: pytest.TempPathFac
 
 def shown(weir: Weir, name: str) -> float:
     """The only sample of a metric."""
-    with urlopen(weir.ready["metrics"], timeout=10) as answer:
-        lines = answer.read().decode().splitlines()
-    (line,) = (line for line in lines if line.startswith(f"{name}{{") or line.startswith(f"{name} "))
-    return float(line.rpartition(" ")[2])
+    seen = series_at(weir.ready["metrics"]).items()
+    (value,) = (value for key, value in seen if key.partition("{")[0] == name)
+    return value
 
 
 @pytest.mark.soak
@@ -188,11 +186,9 @@ def test_backlog_quotas_are_weirs_and_stats_pulsars(weir: Weir, own: Cluster, ad
     assert (
         proxied.ask("GET", f"{wide}/stats").status == proxied.ask("GET", f"{path}/partitioned-stats").status
     )
-    producer = Producer({"bootstrap.servers": own.kafka.bootstrap})
     now = time.time_ns() // 1_000_000
-    for fields in (decision(topic, ts=now), eviction("slow", topic=topic, ts=now)):
-        producer.produce(own.topics.decisions, json.dumps(fields).encode())
-    assert producer.flush(10) == 0
+    records = decision(topic, ts=now), eviction("slow", topic=topic, ts=now)
+    put(own.kafka.bootstrap, own.topics.decisions, *records)
 
     def evicted() -> bool:
         seen = proxied.do("GET", f"{path}/stats").get("evictionsBySizeQuota", {})

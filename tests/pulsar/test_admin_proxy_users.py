@@ -7,15 +7,17 @@ from admin_process_kit import Admin as Weir
 from admin_process_kit import pulsar_admin
 from broker_fixtures import apart
 from cluster_kit import Cluster
-from pulsar_kit import Admin, fresh, running_pulsar
+from pulsar_kit import Admin, fresh
 from pulsar_tokens import CLIENT_PLUGIN, checking, token
+
+from weir.stack.pulsar import LocalPulsar
 
 
 @pytest.mark.soak
 def test_users_are_charged_by_their_tokens(cluster: Cluster, tmp_path: Path) -> None:
     """Each their own quota; a forged token is refused by Pulsar and uses nobody's quota up."""
     with (
-        running_pulsar(tmp_path / "pulsar", token=token("root"), properties=checking("ann", "bob")) as pulsar,
+        LocalPulsar(tmp_path / "pulsar", token=token("root"), properties=checking("ann", "bob")) as pulsar,
         apart(cluster, "users") as own,
     ):
         own.policies.put(

@@ -5,11 +5,11 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
-from urllib.request import urlopen
 
 import pulsar as client
 import pytest
 from job_kit import Job
+from live_backlogs import series
 from proxy_kit import PolicyWriter
 from pulsar_kit import Admin, fresh
 from stack_kit import read_all, until
@@ -23,15 +23,6 @@ pytestmark = pytest.mark.soak
 WAIT_S = 120.0
 LIMIT = 4_000
 EVICTS = {"limitSize": LIMIT, "policy": "consumer_backlog_eviction", "actions": True}
-
-
-def series(address: str, name: str, *labels: str) -> float | None:
-    """The value of the series that has all these labels."""
-    with urlopen(address, timeout=10) as answer:
-        for line in answer.read().decode().splitlines():
-            if line.startswith(f"{name}{{") and all(label in line for label in labels):
-                return float(line.rpartition(" ")[2])
-    return None
 
 
 def test_a_slow_subscription_loses_what_is_beyond(pulsar: LocalPulsar, tmp_path: Path) -> None:

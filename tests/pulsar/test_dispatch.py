@@ -14,11 +14,9 @@ from tls_kit import Authority
 from weir.stack.pulsar import LocalPulsar
 
 TYPES = {
-    "Exclusive": client_library.ConsumerType.Exclusive,
-    "Shared": client_library.ConsumerType.Shared,
-    "Failover": client_library.ConsumerType.Failover,
-    "Key_Shared": client_library.ConsumerType.KeyShared,
-}
+    "Exclusive": client_library.ConsumerType.Exclusive, "Shared": client_library.ConsumerType.Shared,
+    "Failover": client_library.ConsumerType.Failover, "Key_Shared": client_library.ConsumerType.KeyShared,
+}  # fmt: skip
 RATES = (10, 100, 1_000)
 BATCHES = (1, 6, 30)
 

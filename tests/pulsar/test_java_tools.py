@@ -4,8 +4,9 @@ from pathlib import Path
 
 import pytest
 from pulsar_kit import Admin, fresh
-from pulsar_tools import java_consume, java_produce, own_proxy, perf
+from pulsar_tools import java_consume, java_produce, perf
 
+from benchmarks.peers.pulsar_proxy import own_proxy
 from weir.stack.pulsar import LocalPulsar
 
 pytestmark = pytest.mark.soak
@@ -17,7 +18,7 @@ def test_messages_of_the_command_line_client_come_back(
     """Also through Pulsar's own proxy."""
     topic = admin.topic(fresh("java"))
     java_produce(pulsar.service, topic, ["one", "two"], tmp_path)
-    with own_proxy(pulsar, tmp_path) as service:
+    with own_proxy(pulsar, tmp_path) as (_, service):
         java_produce(service, topic, ["three"], tmp_path)
         assert java_consume(service, topic, 3, tmp_path) == ["one", "two", "three"]
 

@@ -169,12 +169,9 @@ def test_blocks_are_read_from_kafka_and_logged_there(
     with apart(cluster, "pulsar-blocks") as company:
         writer = BacklogWriter(company, company.topics)
         config = PulsarProxyConfig(
-            pulsar=(address(pulsar.service),),
-            kafka=(address(company.kafka.bootstrap),),
-            listen=(LOOPBACK, 0),
-            topics=company.topics,
-            settings=ProxySettings(id="p1"),
-        )
+            pulsar=(address(pulsar.service),), kafka=(address(company.kafka.bootstrap),),
+            listen=(LOOPBACK, 0), topics=company.topics, settings=ProxySettings(id="p1"),
+        )  # fmt: skip
         writer.policies.put(f"topics.{topic}", quota())
         with PulsarThread(config) as proxy, client(proxy.bootstrap) as own:
             stream = Stream(own.create_producer(topic, batching_enabled=False), 200)

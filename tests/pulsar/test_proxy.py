@@ -65,8 +65,10 @@ def test_messages_of_all_sorts(proxy: PulsarThread, clients: Any, admin: Admin) 
     sorts: list[dict[str, Any]] = [
         {"batching_enabled": False},
         {"batching_enabled": True},
-        *({"batching_enabled": True, "compression_type": one} for one in compressions()),
-    ]
+        *({"batching_enabled": True, "compression_type": one} for one in (
+            CompressionType.LZ4, CompressionType.ZLib, CompressionType.ZSTD, CompressionType.SNAPPY,
+        )),
+    ]  # fmt: skip
     for options in sorts:
         topic = fresh("sorts")
         producer = clients.create_producer(topic, block_if_queue_full=True, **options)
@@ -88,11 +90,6 @@ def test_messages_of_all_sorts(proxy: PulsarThread, clients: Any, admin: Admin) 
     consumer = clients.subscribe(topic, "s", initial_position=EARLIEST)
     chunked.send(bytes(range(256)) * (LARGE >> 8))
     assert consumer.receive(20_000).data() == bytes(range(256)) * (LARGE >> 8)
-
-
-def compressions() -> list[CompressionType]:
-    """What the client can compress with."""
-    return [CompressionType.LZ4, CompressionType.ZLib, CompressionType.ZSTD, CompressionType.SNAPPY]
 
 
 def test_many_topics(proxy: PulsarThread, clients: Any, admin: Admin) -> None:
@@ -133,12 +130,9 @@ def test_ways_to_consume(clients: Any) -> None:
     topic = fresh("letters")
     policy = client_library.ConsumerDeadLetterPolicy(max_redeliver_count=2, dead_letter_topic=f"{topic}-dead")
     consumer = clients.subscribe(
-        topic,
-        "letters",
-        consumer_type=ConsumerType.Shared,
-        negative_ack_redelivery_delay_ms=50,
+        topic, "letters", consumer_type=ConsumerType.Shared, negative_ack_redelivery_delay_ms=50,
         dead_letter_policy=policy,
-    )
+    )  # fmt: skip
     dead = clients.subscribe(f"{topic}-dead", "dead")
     clients.create_producer(topic).send(b"bad")
     times = 0

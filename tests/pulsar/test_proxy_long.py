@@ -7,9 +7,11 @@ from pathlib import Path
 import pulsar as client_library
 import pytest
 from proxy_kit import until
-from pulsar_kit import Admin, Sending, client, fresh, receive, running_pulsar, send_all
+from pulsar_kit import Admin, Sending, client, fresh, receive, send_all
 from pulsar_proxy_kit import bare_proxy
 from pulsar_tokens import checking, token
+
+from weir.stack.pulsar import LocalPulsar
 
 pytestmark = pytest.mark.soak
 
@@ -17,7 +19,7 @@ pytestmark = pytest.mark.soak
 def test_logins_are_the_brokers(tmp_path: Path) -> None:
     """Tokens pass, the broker sees whose they are, so does the proxy; a forged one is nobody's."""
     with (
-        running_pulsar(tmp_path, token=token("root"), properties=checking("ann")) as broker,
+        LocalPulsar(tmp_path, token=token("root"), properties=checking("ann")) as broker,
         bare_proxy(broker.service) as proxy,
     ):
         topic = fresh("logins")
@@ -39,7 +41,7 @@ def test_logins_are_the_brokers(tmp_path: Path) -> None:
 
 def test_a_broker_that_restarts(tmp_path: Path) -> None:
     """Clients come back through the proxy by themselves; nothing that was acknowledged is lost."""
-    with running_pulsar(tmp_path) as broker, bare_proxy(broker.service) as proxy:
+    with LocalPulsar(tmp_path) as broker, bare_proxy(broker.service) as proxy:
         topic = fresh("restarts")
         with client(proxy.bootstrap) as made:
             producer = made.create_producer(topic, block_if_queue_full=True, send_timeout_millis=120_000)

@@ -43,15 +43,13 @@ def proxies(company: Company, pulsar: LocalPulsar) -> Iterator[list[PulsarThread
             stack.enter_context(
                 PulsarThread(
                     PulsarProxyConfig(
-                        pulsar=(address(pulsar.service),),
-                        kafka=(address(company.kafka.bootstrap),),
-                        listen=(LOOPBACK, 0),
-                        settings=ProxySettings(id=name),
+                        pulsar=(address(pulsar.service),), kafka=(address(company.kafka.bootstrap),),
+                        listen=(LOOPBACK, 0), settings=ProxySettings(id=name),
                     )
                 )
             )
             for name in ("p1", "p2")
-        ]
+        ]  # fmt: skip
 
 
 def test_two_proxies_with_the_job(

@@ -24,11 +24,9 @@ def test_it_runs_until_it_is_told_to_stop_and_keeps_its_data(tmp_path: Path) -> 
     for run in range(2):
         ready_file = tmp_path / f"ready-{run}.json"
         process = subprocess.Popen(
-            [*words, "--ready-file", str(ready_file)],
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
+            [*words, "--ready-file", str(ready_file)], stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
             text=True,
-        )
+        )  # fmt: skip
         try:
             until(partial(done, process, ready_file), what="the ready file", limit_s=120)
             ready = json.loads(ready_file.read_text())

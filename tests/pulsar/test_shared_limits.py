@@ -43,14 +43,11 @@ def join(company: Cluster, pulsar: LocalPulsar) -> Iterator[Callable[[str], Puls
             return stack.enter_context(
                 PulsarThread(
                     PulsarProxyConfig(
-                        pulsar=(address(pulsar.service),),
-                        kafka=(address(company.kafka.bootstrap),),
-                        listen=(LOOPBACK, 0),
-                        topics=company.topics,
-                        settings=ProxySettings(id=name),
+                        pulsar=(address(pulsar.service),), kafka=(address(company.kafka.bootstrap),),
+                        listen=(LOOPBACK, 0), topics=company.topics, settings=ProxySettings(id=name),
                     )
                 )
-            )
+            )  # fmt: skip
 
         yield start
 

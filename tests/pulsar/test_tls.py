@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from proxy_kit import until
 from pulsar import InitialPosition
-from pulsar_kit import Admin, client, fresh, receive, running_pulsar, send_all
+from pulsar_kit import Admin, client, fresh, receive, send_all
 from pulsar_proxy_kit import bare_proxy
 from tls_kit import Authority
 
@@ -56,7 +56,7 @@ def test_brokers_are_spoken_to_by_tls(tmp_path: Path) -> None:
         "tls": TlsSettings(certificate=pair.certificate, key=pair.key),
         "upstream_tls": UpstreamTlsSettings(ca=authority.ca),
     }
-    with running_pulsar(tmp_path / "pulsar", properties=conf) as pulsar:
+    with LocalPulsar(tmp_path / "pulsar", properties=conf) as pulsar:
         topic = Admin(pulsar.admin).topic(fresh("upstream"))
         with bare_proxy(f"127.0.0.1:{port}", own=own) as proxy:
             passes(proxy.bootstrap, authority, topic)

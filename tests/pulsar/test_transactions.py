@@ -9,7 +9,7 @@ import pytest
 from creation_proxy_kit import Limited
 from pulsar_dispatch_kit import Limited as Dispatching
 from pulsar_dispatch_kit import fill, rate
-from pulsar_kit import Admin, client, fresh, receive, running_pulsar
+from pulsar_kit import Admin, client, fresh, receive
 from pulsar_proxy_kit import bare_proxy
 
 from weir.jars.folders import PULSAR, jars_dir
@@ -25,9 +25,9 @@ SOURCE = Path(__file__).with_name("CopyInTransactions.java")
 @pytest.fixture(scope="module")
 def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalPulsar]:
     """One with a coordinator, which acknowledges parts of batches."""
-    properties = {"acknowledgmentAtBatchIndexLevelEnabled": "true"}
+    on = ("acknowledgmentAtBatchIndexLevelEnabled", "transactionCoordinatorEnabled", "systemTopicEnabled")
     folder = tmp_path_factory.mktemp("transactions")
-    with running_pulsar(folder, transactions=True, properties=properties) as running:
+    with LocalPulsar(folder, properties=dict.fromkeys(on, "true")) as running:
         yield running
 
 

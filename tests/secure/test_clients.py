@@ -72,8 +72,7 @@ def put(cluster: Cluster, proxy: ProxyThread, entries: dict[str, Any]) -> None:
     """Put policies in force at the proxy, which has the whole of each limit."""
     for path, value in entries.items():
         cluster.policies.put(path, value)
-    meter = proxy.proxy.meter
-    until(lambda: entries.keys() <= meter._policies.entries.keys(), what="the policies")
+    until(lambda: entries.keys() <= proxy.entries.keys(), what="the policies")
     proxy.await_part(1)
 
 

@@ -3,8 +3,8 @@
 from collections import defaultdict
 from contextlib import suppress
 
-from process_kit import series_at
 from soak_history import Recorder, now_ms
+from stack_kit import series_at
 
 _GROWING = {"doubt": "weir_unacknowledged_answers_total", "expired": "weir_concurrency_slots_expired_total"}
 """By the kind of its entries."""

@@ -12,12 +12,9 @@ from weir.stack.process import Child
 
 BROKERS = 3
 _REPLICATED = {
-    "default.replication.factor": "3",
-    "min.insync.replicas": "2",
-    "offsets.topic.replication.factor": "3",
-    "transaction.state.log.replication.factor": "3",
-    "transaction.state.log.min.isr": "2",
-}
+    "default.replication.factor": "3", "min.insync.replicas": "2", "offsets.topic.replication.factor": "3",
+    "transaction.state.log.replication.factor": "3", "transaction.state.log.min.isr": "2",
+}  # fmt: skip
 
 
 class Brokers(LocalKafka):

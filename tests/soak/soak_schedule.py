@@ -36,13 +36,9 @@ HELD_S = (2.0, 12.0)
 EVERY_S = (2.0, 10.0)
 KILLS = ("kill", "down")
 LONG = {
-    ("down", "job"): 95.0,
-    ("down", "one"): 100.0,
-    ("stop", "jvm"): 280.0,
-    ("down", "admin"): 160.0,
-    ("down", "cluster"): 120.0,
-    ("down", "collect"): 160.0,
-}
+    ("down", "job"): 95.0, ("down", "one"): 100.0, ("stop", "jvm"): 280.0, ("down", "admin"): 160.0,
+    ("down", "cluster"): 120.0, ("down", "collect"): 160.0,
+}  # fmt: skip
 """What lasts as long as its alert needs (soak_alerts.DEMANDED), s; down: killed, and not started again."""
 BESIDE = ("one", "admin", "collect")
 """While these are down, others are killed too."""

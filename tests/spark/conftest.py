@@ -1,6 +1,7 @@
 """One session for all tests of the job."""
 
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -53,8 +54,5 @@ def bootstrap(tmp_path: Path) -> Iterator[str]:
 @pytest.fixture
 def broker(bootstrap: str) -> Iterator[Broker]:
     """A connection to it."""
-    connected = Broker(bootstrap)
-    try:
+    with closing(Broker(bootstrap)) as connected:
         yield connected
-    finally:
-        connected.close()

@@ -2,6 +2,7 @@
 
 import signal
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import orjson
@@ -17,11 +18,8 @@ REQUESTS = "weir.requests"
 @pytest.fixture
 def job(bootstrap: str, tmp_path: Path) -> Iterator[Job]:
     """A job that is not started yet."""
-    made = Job(tmp_path, bootstrap)
-    try:
+    with closing(Job(tmp_path, bootstrap)) as made:
         yield made
-    finally:
-        made.close()
 
 
 @pytest.mark.soak

@@ -1,7 +1,6 @@
 """A job that begins anew on a log of days: what live proxies hear of it, and what time it takes it to be."""
 
 import time
-import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -9,7 +8,8 @@ from typing import Any
 import orjson
 import pytest
 from bench_kit import TOPICS, WAIT_S, Bench, Event, bench
-from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
+from confluent_kafka.admin import AdminClient
+from stack_kit import alter, series_at
 
 from streaming.job.checkpoint_name import LAYOUT
 from streaming.kafka_io.weir_topics import TIMESTAMP_TYPE
@@ -25,10 +25,8 @@ POLICIES: dict[str, dict[str, Any]] = {
 
 def clock(made: Bench, kind: str) -> None:
     """Whose time records of `weir.usage` have from now on."""
-    entry = ConfigEntry(TIMESTAMP_TYPE, kind, incremental_operation=AlterConfigOpType.SET)
-    topic = ConfigResource(ResourceType.TOPIC, TOPICS.usage, incremental_configs=[entry])
     admin = AdminClient({"bootstrap.servers": made.bootstrap})
-    admin.incremental_alter_configs([topic])[topic].result(WAIT_S)
+    alter(admin, TOPICS.usage, {TIMESTAMP_TYPE: kind}).result(WAIT_S)
 
 
 def report(made: Bench, at_ms: int = 0) -> None:
@@ -76,8 +74,7 @@ def test_nothing_is_said_of_days_ago(begun: Bench) -> None:
         return False
 
     begun.until(enough)
-    with urllib.request.urlopen(note["metrics"], timeout=5) as answer:
-        lines = answer.read().decode().splitlines()
+    metrics = series_at(note["metrics"])
     begun.job.close()
     decided = [(one.ts, orjson.loads(one.value)) for one in begun.records(TOPICS.decisions)]
     fresh = [(at_ms, one) for at_ms, one in decided if not one.get("repeat")]
@@ -85,8 +82,6 @@ def test_nothing_is_said_of_days_ago(begun: Bench) -> None:
     # Five bad samples lowered it from 100, then more are in flight than it allows: it is only said again.
     limits = {(one["limit"], one.get("repeat", False)) for _, one in decided if one["type"] == "limit"}
     assert limits == {(57, True)}
-    values = [line.rpartition(" ") for line in lines if not line.startswith("#")]
-    metrics = {name: float(value) for name, _, value in values}
     assert metrics["weir_job_withheld_decisions_total"] > 10
     # Both clocks are this machine's.
     assert abs(metrics["weir_job_brokers_clock_ahead_seconds"]) < 1.0

@@ -33,12 +33,9 @@ def test_only_a_checkpoint_without_a_batch_begins_anew(
     def said() -> list[str]:
         caplog.clear()
         warn_of_new(
-            spark,
-            str(tmp_path / NEW),
-            cluster=Cluster("127.0.0.1:1", client={"log_level": "0"}),
-            topics=["weir.requests"],
-            from_start=True,
-        )
+            spark, str(tmp_path / NEW), cluster=Cluster("127.0.0.1:1", client={"log_level": "0"}),
+            topics=["weir.requests"], from_start=True,
+        )  # fmt: skip
         return [record.getMessage() for record in caplog.records]
 
     assert said() == []

@@ -1,12 +1,12 @@
 """`weir job --candidate`: policies that are tried on live traffic, beside those in force."""
 
-import urllib.request
 from pathlib import Path
 from typing import Any
 
 import pytest
 from bench_kit import TOPICS, Event, bench
 from law_kit import quota, request
+from stack_kit import series_at
 
 from weir.cli import main
 
@@ -32,8 +32,7 @@ def test_candidates_decide_beside_the_policies_in_force(tmp_path: Path) -> None:
             busy.write(TOPICS.requests, event, subject)
         note = busy.job.start()
         decided = busy.until(lambda events: len(events) >= 3 * CLIENTS)
-        with urllib.request.urlopen(note["metrics"], timeout=20) as answer:
-            metrics = answer.read().decode()
+        metrics = series_at(note["metrics"])
     named: dict[str | None, list[Event]] = {}
     for one in decided:
         named.setdefault(one.get("candidate"), []).append(one)
@@ -45,7 +44,7 @@ def test_candidates_decide_beside_the_policies_in_force(tmp_path: Path) -> None:
     assert {one["subject"] for one in named["none"]} == {""}
     for outcome, count in (("allow", 2), ("reject", 6)):
         labels = f'{{candidate="stricter",law="mutation",outcome="{outcome}"}}'
-        assert f"weir_job_candidate_decisions_total{labels} {count}.0" in metrics
+        assert metrics[f"weir_job_candidate_decisions_total{labels}"] == count
 
 
 @pytest.mark.parametrize(

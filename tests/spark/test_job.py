@@ -2,8 +2,8 @@
 
 import os
 import signal
-import urllib.request
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +13,7 @@ from confluent_kafka.admin import AdminClient
 from job_broker_kit import USERS, WAIT_S, Broker, check_dead_letters, load
 from job_kit import Job
 from spark_kit import TOPICS
-from stack_kit import until, weir
+from stack_kit import series_at, until, weir
 
 from streaming.columns.records import Records
 from streaming.contract.topics import Cluster
@@ -26,11 +26,8 @@ from weir.stack.topics import ensure_topics
 @pytest.fixture
 def job(bootstrap: str, tmp_path: Path) -> Iterator[Job]:
     """A job that is not started yet; its checkpoint is a URI, as Spark's users write them."""
-    made = Job(tmp_path, bootstrap, checkpoint=(tmp_path / "checkpoint").as_uri())
-    try:
+    with closing(Job(tmp_path, bootstrap, checkpoint=(tmp_path / "checkpoint").as_uri())) as made:
         yield made
-    finally:
-        made.close()
 
 
 def uninterrupted(broker: Broker) -> dict[str, bytes]:
@@ -56,13 +53,6 @@ def gone(pid: int) -> bool:
     except ProcessLookupError:
         return True
     return False
-
-
-def metric(url: str, name: str) -> float:
-    """A metric's value from a scrape."""
-    with urllib.request.urlopen(url, timeout=5) as answer:
-        lines = answer.read().decode().splitlines()
-    return next(float(line.split()[-1]) for line in lines if line.startswith(f"{name} "))
 
 
 def tear(checkpoint: Path) -> None:
@@ -107,9 +97,9 @@ def test_a_job_killed_under_load_decides_as_one_that_was_not(
     assert {orjson.loads(value)["outcome"] for value in values} == {"allow", "reject"}
     assert {orjson.loads(value)["id"]: value for value in values} == expected
     assert set(values) == set(expected.values())
-    assert metric(second["metrics"], "weir_job_restarts_total") == 2
+    assert series_at(second["metrics"])["weir_job_restarts_total"] == 2
     check_dead_letters(broker)
-    assert metric(second["metrics"], "weir_job_decisions_total") > 0
+    assert series_at(second["metrics"])["weir_job_decisions_total"] > 0
     assert job.end(signal.SIGTERM) == 0
     assert gone(second["jvm_pid"])
 
@@ -123,7 +113,7 @@ def test_a_job_says_which_of_its_topics_was_deleted(tmp_path: Path) -> None:
     with made as kafka:
         admin = AdminClient({"bootstrap.servers": kafka.bootstrap})
         job, broker = Job(tmp_path, kafka.bootstrap, "--settings", str(settings)), Broker(kafka.bootstrap)
-        try:
+        with closing(job), closing(broker):
             ready = job.start()
             for number in range(5):
                 broker.limit(f"u{number}", 1)
@@ -134,7 +124,7 @@ def test_a_job_says_which_of_its_topics_was_deleted(tmp_path: Path) -> None:
             broker.request("second", "u1", 0)
             broker.flush()
             fault = 'weir_job_topic_faults{fault="broker_defaults",topic="weir.decisions"}'
-            until(lambda: found(ready["metrics"], fault), limit_s=WAIT_S)
+            until(lambda: fault in series_at(ready["metrics"]), limit_s=WAIT_S)
             assert "weir.decisions has the broker's settings" in job.log.read_text()
             admin.delete_topics(["weir.policies"])["weir.policies"].result(WAIT_S)
             assert job.ended(WAIT_S) == 1
@@ -150,15 +140,6 @@ def test_a_job_says_which_of_its_topics_was_deleted(tmp_path: Path) -> None:
             decision = until(lambda: decided(broker, "third"), limit_s=WAIT_S)
             assert decision["limit"] == 77
             assert job.end(signal.SIGTERM) == 0
-        finally:
-            job.close()
-            broker.close()
-
-
-def found(url: str, line: str) -> bool:
-    """Whether a scrape has a line that begins so."""
-    with urllib.request.urlopen(url, timeout=5) as answer:
-        return any(each.startswith(line) for each in answer.read().decode().splitlines())
 
 
 def decided(broker: Broker, name: str) -> Any:

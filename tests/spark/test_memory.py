@@ -1,7 +1,6 @@
 """What a worker's memory makes of names as long as Kafka takes them."""
 
 import multiprocessing
-import re
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
@@ -11,6 +10,7 @@ from law_kit import policy, quota, request
 from pyspark.sql.streaming.state import GroupState
 from spark_kit import LIVE, FakeGroupState, record_columns
 
+from enforcer.host.budget import resident_bytes
 from streaming.columns.records import Records
 from streaming.job import schemas
 from streaming.job.blobs.local import BlobStores
@@ -21,13 +21,6 @@ from streaming.job.spark.memory import UNUSUAL_BYTES, is_unusual
 NAMES, NAME_CHARS = 1_500, 10_000
 EVERYBODY = "quotas[user=<default>,client-id=<default>]"
 LIMIT_MIB = 64
-
-
-def resident_mib() -> float:
-    """Memory of this process now."""
-    found = re.search(r"VmRSS:\s+(\d+)", Path("/proc/self/status").read_text())
-    assert found is not None
-    return int(found[1]) / 1024
 
 
 def grown_mib(folder: Path, at_once: int) -> float:
@@ -49,10 +42,10 @@ def grown_mib(folder: Path, at_once: int) -> float:
         assert rows == count
 
     step(NAMES, 1)
-    before = resident_mib()
+    before = resident_bytes()
     for first in range(0, NAMES, at_once):
         step(first, at_once)
-    return resident_mib() - before
+    return (resident_bytes() - before) / 2**20
 
 
 @pytest.mark.parametrize("at_once", [50, NAMES])

@@ -6,19 +6,19 @@ are as many as in five minutes. So this shows what grows with days and names, no
 
 import re
 import time
-import urllib.request
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import orjson
 import pytest
-from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
+from confluent_kafka.admin import AdminClient
 from job_broker_kit import Broker
 from job_kit import Job
 from law_kit import T0, policy
 from month_kit import DAY_MS, DAYS, POLICIES, WEEK, Month, Readings, policies_of
-from stack_kit import until
+from stack_kit import alter, series_at, until
 
 from benchmarks.kit.machine import process_tree
 from streaming.contract.topics import Cluster, Topics
@@ -65,12 +65,7 @@ def shorten(bootstrap: str) -> None:
     for name in TOPICS.all():
         key = COMPACTION_LAG_MS if name == TOPICS.policies else RETENTION_MS
         settings = {key: 7 * day_ms, "segment.ms": day_ms, "min.cleanable.dirty.ratio": 0.1}
-        entries = [
-            ConfigEntry(key, str(value), incremental_operation=AlterConfigOpType.SET)
-            for key, value in settings.items()
-        ]
-        resource = ConfigResource(ResourceType.TOPIC, name, incremental_configs=entries)
-        admin.incremental_alter_configs([resource])[resource].result(WAIT_S)
+        alter(admin, name, settings).result(WAIT_S)
 
 
 class Installation:
@@ -81,7 +76,8 @@ class Installation:
 
     def figures(self) -> dict[str, float]:
         """Now."""
-        return self._memory() | self._disk() | self._state() | {"series": self._series()}
+        series = len(series_at(self._job["metrics"]))
+        return self._memory() | self._disk() | self._state() | {"series": series}
 
     def _memory(self) -> dict[str, float]:
         jvm, *workers = [memory_of(pid) for pid in process_tree(self._job["jvm_pid"])]
@@ -108,16 +104,10 @@ class Installation:
             for what, figure in (("rows", one.subjects + one.resting), ("state bytes", one.state_bytes))
         }
 
-    def _series(self) -> int:
-        return len(self._scrape())
-
     def total(self, name: str) -> float:
         """A metric of the job, all its series together."""
-        return sum(float(line.split()[-1]) for line in self._scrape() if re.match(rf"{name}[{{ ]", line))
-
-    def _scrape(self) -> list[str]:
-        with urllib.request.urlopen(self._job["metrics"], timeout=5) as answer:
-            return [line for line in answer.read().decode().splitlines() if not line.startswith("#")]
+        shown = series_at(self._job["metrics"]).items()
+        return sum(value for key, value in shown if key.partition("{")[0] == name)
 
 
 def memory_of(pid: int) -> int:
@@ -171,15 +161,12 @@ def test_a_month_leaves_no_more_than_a_fortnight(kafka: LocalKafka, tmp_path: Pa
     settings = tmp_path / "weir.yaml"
     settings.write_text(SETTINGS)
     job, broker = Job(tmp_path, kafka.bootstrap, "--settings", str(settings)), Broker(kafka.bootstrap)
-    try:
+    with closing(job), closing(broker):
         installation = Installation(tmp_path, job.start())
         shorten(kafka.bootstrap)
         write(broker, [policy(1 - T0, path, value) for path, value in POLICIES.items()], 0)
         readings = live_through(installation, broker)
         assert installation.total("weir_job_dead_letters_total") == 0
-    finally:
-        job.close()
-        broker.close()
     grown = readings.grown()
     before, after = grown.pop(f"{TOPICS.policies} bytes", (0, 0))
     removed = len([value for value in policies_of(DAYS, COMERS).values() if value is None]) * 2 * WEEK

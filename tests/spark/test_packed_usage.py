@@ -63,11 +63,9 @@ def test_samples_in_packs_move_limits_which_are_said_again(busy: Bench) -> None:
     assert limits == {"a/1": ("broker-1", 81), "b/0": ("broker-2", 101)}
     # With so few in flight the second partition's limit stays: nothing is to be said.
     send(
-        busy,
-        measured("c", "broker-1", 10, 10, 10, 300),
-        measured("calm", "broker-2", 10, 10, inflight=1),
+        busy, measured("c", "broker-1", 10, 10, 10, 300), measured("calm", "broker-2", 10, 10, inflight=1),
         measured("d", "broker-3", 10),
-    )
+    )  # fmt: skip
     told = busy.until(lambda found: any(one["id"] == "d/0" for one in found))
     assert [one["limit"] for one in of_type(told, "limit") if one["id"] == "c/3"] == [int((81 + 3) * 0.9)]
     assert not any(one["id"].startswith("calm") for one in told)

@@ -85,11 +85,9 @@ def test_a_report_of_an_idle_query_is_no_batch() -> None:
 def test_records_that_were_gone_before_they_were_read_are_counted() -> None:
     """Those between where the query would have gone on and the first that is there; a new one misses none."""
     began = [
-        {"startOffset": {"weir.requests": {"0": 40, "1": 7}}},
-        {"startOffset": '{"weir.usage":{"0":5}}'},
-        {"startOffset": {"weir.policies": {"0": 3}}},
-        {"startOffset": None},
-    ]
+        {"startOffset": {"weir.requests": {"0": 40, "1": 7}}}, {"startOffset": '{"weir.usage":{"0":5}}'},
+        {"startOffset": {"weir.policies": {"0": 3}}}, {"startOffset": None},
+    ]  # fmt: skip
     first = {"weir.requests": {"0": 50, "1": 6}, "weir.usage": {"0": 5}}
     assert list(gone_unread(report(1, sources=began), first)) == [("weir.requests", 10)]
     assert list(gone_unread(report(1), first)) == []

@@ -38,14 +38,9 @@ Sink = Callable[[DataFrame, int], None]
 def row(shard: int, origin: int, offset: int, event: Row) -> Row:
     """A record as the routing step hands it over."""
     return {
-        "grouping_key": NUMBERS[shard],
-        "origin": origin,
-        "partition": 0,
-        "offset": offset,
-        "ts": event["ts"],
-        "sent": b"",
-        "value": orjson.dumps(event),
-    }
+        "grouping_key": NUMBERS[shard], "origin": origin, "partition": 0, "offset": offset, "ts": event["ts"],
+        "sent": b"", "value": orjson.dumps(event),
+    }  # fmt: skip
 
 
 def traffic(batch: int, count: int = 300) -> list[Row]:
@@ -69,12 +64,10 @@ def decided_locally(*batches: list[Row]) -> dict[str, bytes]:
         for shard in bodies:
             own = [found for found in rows if found["grouping_key"] == NUMBERS[shard]]
             records = Records(
-                topic=[TOPICS[found["origin"]] for found in own],
-                partition=[0] * len(own),
-                offset=[found["offset"] for found in own],
-                ts=[found["ts"] for found in own],
+                topic=[TOPICS[found["origin"]] for found in own], partition=[0] * len(own),
+                offset=[found["offset"] for found in own], ts=[found["ts"] for found in own],
                 value=[found["value"] for found in own],
-            )
+            )  # fmt: skip
             bodies[shard], outputs = step(
                 "mutation", shard, bodies[shard], records, StepContext(fail_fast=True)
             )

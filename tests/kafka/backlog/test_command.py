@@ -5,7 +5,6 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import orjson
@@ -70,11 +69,9 @@ def decisions(cluster: Cluster, topics: Topics) -> Decisions:
 
 
 @pytest.fixture
-def words(cluster: Cluster, topics: Topics, tmp_path: Path) -> Callable[..., list[str]]:
+def words(options: list[str]) -> Callable[..., list[str]]:
     """The words of a command for this installation."""
-    settings = tmp_path / "weir.yaml"
-    settings.write_text(f"kafka: {{topic_prefix: {topics.prefix}}}\n")
-    return lambda *more: ["backlog", *more, "--kafka", cluster.kafka.bootstrap, "--settings", str(settings)]
+    return lambda *more: ["backlog", *more, *options]
 
 
 def test_a_table_and_the_decisions_themselves(

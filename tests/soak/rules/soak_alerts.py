@@ -16,13 +16,10 @@ SLACK_MS = 60_000
 """Beside its `for`: for scrapes, evaluations, and what has to be counted first."""
 LOAD = "load"
 OF = {
-    "proxy": (*PROXIES, *LINKS[1:]),
-    "job": ("job", "jvm", "worker", "checkpoint", LINKS[0]),
-    "kafka": ("kafka", "controller", "cluster"),
-    "pulsar": PULSAR,
-    "admin": ("admin",),
+    "proxy": (*PROXIES, *LINKS[1:]), "job": ("job", "jvm", "worker", "checkpoint", LINKS[0]),
+    "kafka": ("kafka", "controller", "cluster"), "pulsar": PULSAR, "admin": ("admin",),
     "collect": ("collect",),
-}
+}  # fmt: skip
 """What is befallen, by the part that suffers."""
 _ALL = ("proxy", "job", "kafka", "pulsar")
 EXPLAINED: dict[str, tuple[str, ...]] = {

@@ -2,8 +2,7 @@
 
 import signal
 import threading
-import urllib.request
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +11,7 @@ from job_broker_kit import Broker, load
 from job_kit import Job
 from remote_kit import SECRET, Remote
 from replayed_kit import check, crowd, limits, warm
+from stack_kit import series_at
 
 pytestmark = pytest.mark.soak
 
@@ -23,14 +23,12 @@ MIB = 2**20
 
 def segments_of(ready: dict[str, Any]) -> dict[str, float]:
     """What a job has counted: segments, and their bytes."""
-    with urllib.request.urlopen(ready["metrics"], timeout=20) as page:
-        lines: Iterable[str] = page.read().decode().splitlines()
     kinds = {"weir_job_segments_total{what=": "", "weir_job_segment_bytes_total{what=": "_bytes"}
     return {
-        line.split('"')[1] + ending: float(line.rpartition(" ")[2])
-        for line in lines
+        key.split('"')[1] + ending: value
+        for key, value in series_at(ready["metrics"]).items()
         for kind, ending in kinds.items()
-        if line.startswith(kind)
+        if key.startswith(kind)
     }
 
 

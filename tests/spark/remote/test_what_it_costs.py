@@ -7,18 +7,17 @@ import signal
 import statistics
 import sys
 import time
-import urllib.request
-from collections.abc import Iterator
-from contextlib import nullcontext
+from contextlib import closing, nullcontext
 from pathlib import Path
+from typing import Any
 
 import orjson
 import pytest
 import yaml
 from job_broker_kit import USERS, Broker, load
 from job_kit import Job
-from prometheus_client.parser import text_string_to_metric_families
 from remote_kit import REMOTES, Remote
+from stack_kit import series_at
 
 from weir.logs.topic_reader import records_of
 
@@ -28,14 +27,11 @@ WARM_S, MEASURED_S = 20.0, 60.0
 PHASES = ("find_offsets", "plan", "log_offsets", "run", "commit", "total")
 
 
-def phases(metrics: str) -> Iterator[tuple[str, float, float]]:
+def phases(metrics: str) -> dict[str, tuple[float, float]]:
     """Sum and count of the seconds of each phase of all batches so far."""
-    with urllib.request.urlopen(metrics, timeout=20) as page:
-        families = {each.name: each for each in text_string_to_metric_families(page.read().decode())}
-    samples = families["weir_job_batch_seconds"].samples
-    values = {(each.name.rpartition("_")[2], each.labels["phase"]): each.value for each in samples}
-    for phase in PHASES:
-        yield phase, values["sum", phase], values["count", phase]
+    shown, name = series_at(metrics), "weir_job_batch_seconds"
+    labels = {phase: f'{{phase="{phase}"}}' for phase in PHASES}
+    return {phase: (shown[f"{name}_sum{of}"], shown[f"{name}_count{of}"]) for phase, of in labels.items()}
 
 
 def waits_ms(broker: Broker, names: set[str]) -> list[float]:
@@ -57,22 +53,19 @@ def test_what_it_costs(place: str, bootstrap: str, broker: Broker, tmp_path: Pat
     for user in range(USERS):
         broker.limit(f"u{user}", 5)
     broker.flush()
-    with REMOTES[place](tmp_path / "remote") if place in REMOTES else nullcontext() as remote:
-        job = started(remote, bootstrap, tmp_path)
-        try:
-            metrics = job.start()["metrics"]
-            names = load(broker, 0, WARM_S)
-            before = {phase: (seconds, count) for phase, seconds, count in phases(metrics)}
-            measured = load(broker, len(names), MEASURED_S)
-            broker.wait_for(measured)
-            time.sleep(1)
-            means = {
-                phase: 1000 * (seconds - before[phase][0]) / max(1.0, count - before[phase][1])
-                for phase, seconds, count in phases(metrics)
-            }
-            assert job.end(signal.SIGTERM) == 0
-        finally:
-            job.close()
+    where: Any = REMOTES[place](tmp_path / "remote") if place in REMOTES else nullcontext()
+    with where as remote, closing(started(remote, bootstrap, tmp_path)) as job:
+        metrics = job.start()["metrics"]
+        names = load(broker, 0, WARM_S)
+        before = phases(metrics)
+        measured = load(broker, len(names), MEASURED_S)
+        broker.wait_for(measured)
+        time.sleep(1)
+        means = {
+            phase: 1000 * (seconds - before[phase][0]) / max(1.0, count - before[phase][1])
+            for phase, (seconds, count) in phases(metrics).items()
+        }
+        assert job.end(signal.SIGTERM) == 0
     waits = waits_ms(broker, measured)
     assert len(waits) == len(measured)
     costs = ", ".join(f"{phase} {mean:.0f}" for phase, mean in means.items())
