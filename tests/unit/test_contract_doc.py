@@ -177,7 +177,10 @@ def test_commands_that_the_page_names_exist() -> None:
         if names[0] == "is":  # the line that says that the stack is ready
             continue
         assert names[0] in COMMANDS
-        helps = _help(parser, names)
+        own: Any = parser
+        for name in names:
+            own = next(action.choices for action in own._actions if isinstance(action.choices, dict))[name]
+        helps = own.format_help()
         for option in re.findall(r"--[a-z-]+", rest):
             assert option in helps, f"{words} {option}"
 
@@ -194,11 +197,3 @@ def test_sections_that_the_code_cites_exist() -> None:
     for page, number in cited:
         heading = rf"^##+ {re.escape(number)}\.? "
         assert re.search(heading, (ROOT / "docs" / page).read_text(), re.MULTILINE), f"{page} {number}"
-
-
-def _help(parser: Any, names: list[str]) -> str:
-    for name in names:
-        choices = next(action.choices for action in parser._actions if isinstance(action.choices, dict))
-        parser = choices[name]
-    text: str = parser.format_help()
-    return text

@@ -29,11 +29,6 @@ def never(*_: Any, **__: Any) -> bool:
     return False
 
 
-def admit_all(admission: Admission, _decision: Any) -> None:
-    """Whatever was decided."""
-    admission._settle("allow")
-
-
 def forget_the_batch(job: Job, begin: int, end: int, processed_ts: int) -> Any:
     """The state moves on though the batch is not over."""
     body, said = DECIDE(job, begin, end, processed_ts)
@@ -45,7 +40,7 @@ DECIDE = Job._decide
 PARTS: dict[str, tuple[str, Any, str, Broken]] = {
     "it gives nothing back": ("counted", QuotaCoordinator, "settle", nothing),
     "a batch is decided anew": ("decided", Job, "_decide", forget_the_batch),
-    "it admits what is refused": ("answered", Admission, "_decided", admit_all),
+    "it admits what is refused": ("answered", Admission, "_decided", lambda one, _: one._settle("allow")),
     "one that is cut off goes on": ("stops", Alive, "blind", never),
     "each takes itself to be alone": ("above", LocalDecisions, "set_proxies", nothing),
     "a dump does not say what was late": ("replayed", dump_lines.Annotator, "_mark", nothing),

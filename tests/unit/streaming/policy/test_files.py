@@ -68,22 +68,9 @@ backpressure:
 MARK = "  #! "
 
 
-def broken_files() -> dict[str, str]:
-    """Name -> text of each file in broken_policies.txt, marks included: they are comments."""
-    files = (Path(__file__).parent / "broken_policies.txt").read_text().split("\n== ")[1:]
-    return {name: text for name, _, text in (file.partition("\n") for file in files)}
-
-
-def marked(text: str) -> list[tuple[int, str, str]]:
-    """Line, key and words of each mark."""
-    return [
-        (line, *mark.partition(" | ")[::2])
-        for line, content in enumerate(text.splitlines(), start=1)
-        for mark in content.split(MARK)[1:]
-    ]
-
-
-BROKEN = broken_files()
+FILES = (Path(__file__).parent / "broken_policies.txt").read_text().split("\n== ")[1:]
+BROKEN = {name: text for name, _, text in (file.partition("\n") for file in FILES)}
+"""Name -> text, marks included: they are comments."""
 
 
 def problems(tmp_path: Path, text: str) -> list[tuple[int, str, str]]:
@@ -99,7 +86,11 @@ def problems(tmp_path: Path, text: str) -> list[tuple[int, str, str]]:
 @pytest.mark.parametrize("name", BROKEN)
 def test_a_mistake_is_found_with_its_line_and_key(tmp_path: Path, name: str) -> None:
     """Nothing but the mistake is reported, as `what is wrong; what was expected` on one line."""
-    expected = marked(BROKEN[name])
+    expected = [
+        (line, *mark.partition(" | ")[::2])
+        for line, content in enumerate(BROKEN[name].splitlines(), start=1)
+        for mark in content.split(MARK)[1:]
+    ]
     found = problems(tmp_path, BROKEN[name])
     assert [(line, path) for line, path, _ in found] == [(line, path) for line, path, _ in expected]
     for (_, _, message), (_, _, words) in zip(found, expected, strict=True):

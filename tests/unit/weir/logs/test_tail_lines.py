@@ -103,11 +103,6 @@ def line(decision: Any, **filters: Any) -> str | None:
     return render(orjson.dumps(decision), **({"as_json": False, "subject": None, "kind": None} | filters))
 
 
-def said(decision: dict[str, Any]) -> list[str]:
-    """The parts of its line that stand two blanks apart."""
-    return [part.strip() for part in describe(decision).split("  ") if part.strip()]
-
-
 def test_admission_tells_who_what_and_why() -> None:
     """Time, outcome, subject, balance, wait, what was rejected, id; flags only where they are set."""
     shown = describe(ADMISSION)
@@ -186,7 +181,8 @@ def test_admission_tells_who_what_and_why() -> None:
 )
 def test_every_form_tells_whom_what_and_why(decision: dict[str, Any], expected: str) -> None:
     """Between the time and the id; one line each."""
-    time, *words, name = said(decision)
+    # Its parts stand two blanks apart.
+    time, *words, name = filter(None, map(str.strip, describe(decision).split("  ")))
     assert (time, ", ".join(words), name) == ("00:00:00.000", expected, f"[{decision['id']}]")
     assert "\n" not in describe(decision)
 

@@ -10,7 +10,7 @@ from property_kit import tries
 
 from streaming.laws.concurrency.settings import LimitSettings
 from weir.simulate.figures import Contender, contenders
-from weir.simulate.run import Outcome, simulate
+from weir.simulate.run import simulate
 from weir.simulate.scenario import DEMAND, EQUAL, NS, Scenario
 
 SHORT: dict[str, Any] = {
@@ -21,13 +21,6 @@ SHORT: dict[str, Any] = {
     "arrival_rate": 160.0,
 }
 TEN_AT_ONCE = LimitSettings.of({"algorithm": "fixed", "fixed": {"limit": 10}})
-
-
-def counted(outcome: Outcome) -> tuple[int, int]:
-    """What arrived, and what became of it."""
-    seconds = outcome.seconds
-    ended = sum(second.completed + second.rejected for second in seconds)
-    return sum(second.arrived for second in seconds), ended + outcome.inflight + outcome.waiting
 
 
 worlds = st.builds(
@@ -51,8 +44,9 @@ worlds = st.builds(
 def test_nothing_is_lost(world: Scenario, tried: Contender) -> None:
     """Arrivals are completed, rejected, in flight or waiting, in whatever world."""
     outcome = simulate(world, tried.settings)
-    arrived, accounted = counted(outcome)
-    assert arrived == accounted
+    ended = sum(second.completed + second.rejected for second in outcome.seconds)
+    arrived = sum(second.arrived for second in outcome.seconds)
+    assert arrived == ended + outcome.inflight + outcome.waiting
     assert 0 <= outcome.waiting <= world.waiting * world.proxies
 
 

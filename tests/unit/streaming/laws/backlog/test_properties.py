@@ -62,11 +62,6 @@ def moved(event: Event, positions: dict[str, Position]) -> Event:
     return event | {"subscriptions": subscriptions}
 
 
-def plan_of(decision: Decision) -> dict[str, Position]:
-    """Final positions of its lines."""
-    return {line["subscription"]: (line["ledger"], line["entry"]) for line in decision["evict"]}
-
-
 def evicted_step_by_step(event: Event, limit: int, precise: bool) -> tuple[dict[str, int], Event]:
     """Contract 3.5 to the letter: the oldest one, a step, and again until the size is within the limit.
 
@@ -95,7 +90,8 @@ def test_a_plan_is_what_the_contracts_steps_come_to(event: Event, limit: int, pr
     """Always the oldest, entry by entry or ledger by ledger: the same entries of the same subscriptions."""
     decision = judged(event, policies_of(limit, precise))
     lines = {line["subscription"]: line["entries"] for line in decision["evict"]}
-    assert (lines, moved(event, plan_of(decision))) == evicted_step_by_step(event, limit, precise)
+    final = {line["subscription"]: (line["ledger"], line["entry"]) for line in decision["evict"]}
+    assert (lines, moved(event, final)) == evicted_step_by_step(event, limit, precise)
 
 
 @given(reports(), LIMITS, st.booleans())
