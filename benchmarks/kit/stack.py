@@ -2,7 +2,7 @@
 
 import tempfile
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, Final, Self
@@ -203,7 +203,11 @@ class Stack:
             text = fetch(url, _SCRAPE_LIMIT_S)
         except OSError as error:
             raise WeirError(f"{name} does not answer at {url}: {error}") from error
-        return dict(_samples(text))
+        return {
+            (sample.name, tuple(sorted(sample.labels.items()))): sample.value
+            for family in text_string_to_metric_families(text)
+            for sample in family.samples
+        }
 
     def _start(self, name: str, words: list[str], command: str | None = None) -> Part:
         if name in self.parts:
@@ -236,9 +240,3 @@ def _listening(address: str) -> int:
     port = f":{int(address.rpartition(':')[2]):04X}"
     sockets = [line.split()[1:4] for line in Path("/proc/net/tcp").read_text().splitlines()[1:]]
     return sum(local.endswith(port) and state == _LISTEN for local, _, state in sockets)
-
-
-def _samples(text: str) -> Iterator[tuple[tuple[str, Labels], float]]:
-    for family in text_string_to_metric_families(text):
-        for sample in family.samples:
-            yield (sample.name, tuple(sorted(sample.labels.items()))), sample.value

@@ -44,10 +44,6 @@ class LawLoad:
     packed_ns: float | None = None
 
 
-def _requests(count: int) -> list[bytes]:
-    return [value for _, value in requests(count, _SUBJECTS, ts=True)]
-
-
 def _reports(count: int) -> list[bytes]:
     """Each round every broker reports each group once."""
     routes = _GROUPS * _BROKERS
@@ -112,7 +108,7 @@ LOADS: Final[dict[str, LawLoad]] = {
         about=f"{_SUBJECTS:,} subjects in random order, one item a request",
         part=machine(mutation.walk),
         policies={"token_bucket": POLICIES, "sampled_rate": _SAMPLED},
-        make=_requests,
+        make=lambda count: [value for _, value in requests(count, _SUBJECTS, ts=True)],
         topic=Topics().requests,
         targets_ns={"token_bucket": 100.0},
         packed_ns=400.0,

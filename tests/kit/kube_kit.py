@@ -70,7 +70,10 @@ class Kubernetes:
             "unsafe-no-fsync": "true",
         }
         self._parts = [
-            Child(name, [str(TOOLS / name), *_flags(options)], log=folder / f"{name}.log")
+            Child(
+                name, [str(TOOLS / name), *(f"--{key}={value}" for key, value in options.items())],
+                log=folder / f"{name}.log",
+            )
             for name, options in {
                 "etcd": data, "kube-apiserver": server, "kube-controller-manager": manager
             }.items()
@@ -131,10 +134,6 @@ class Kubernetes:
                 *("-n", "weir", "patch", "pod", pod, "--subresource=status", "--type=merge"),
                 f"--patch={json.dumps(status)}",
             )
-
-
-def _flags(options: dict[str, Any]) -> list[str]:
-    return [f"--{name}={value}" for name, value in options.items()]
 
 
 def _kubeconfig(server: str) -> dict[str, Any]:

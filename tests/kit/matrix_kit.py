@@ -63,8 +63,8 @@ def nodes(server: str) -> dict[str, dict[str, list[str]]]:
 
 def rows(server: str, outcomes: Outcomes) -> list[dict[str, Any]]:
     """What is kept of a run before a server."""
-    pulsar = server == PULSAR
-    what = f"Pulsar {_jar(folders.PULSAR, 'pulsar-broker')}" if pulsar else f"Kafka {_broker(server)}"
+    own = (folders.PULSAR, "pulsar-broker") if server == PULSAR else (KAFKAS[server], "kafka-clients")
+    what = f"{'Pulsar' if server == PULSAR else 'Kafka'} {_jar(*own)}"
     today = datetime.now(UTC).date().isoformat()
     made = []
     for client, laws in nodes(server).items():
@@ -118,10 +118,6 @@ def _client(name: str) -> str:
         "kafkajs": lambda: f"KafkaJS {_npm('kafkajs')}",
         PULSAR: lambda: f"C++ {version('pulsar-client')}",
     }[name]()
-
-
-def _broker(server: str) -> str:
-    return _jar(KAFKAS[server], "kafka-clients")
 
 
 def _jar(kind: str, artifact: str) -> str:

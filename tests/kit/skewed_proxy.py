@@ -11,12 +11,8 @@ def _time_ns() -> int:
     return _true_ns() + _ahead_ns
 
 
-def _time() -> float:
-    return _time_ns() / 1e9
-
-
 # Before anything of Weir is imported: whoever takes the name from the module gets these.
-time.time_ns, time.time = _time_ns, _time
+time.time_ns, time.time = _time_ns, lambda: _time_ns() / 1e9
 
 from weir.cli import main  # noqa: E402
 
