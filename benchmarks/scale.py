@@ -64,15 +64,10 @@ def _scale(smoke: bool) -> _Scale:
             entities=3_000,
         )  # fmt: skip
     return _Scale(
-        cluster=Cluster(groups=100_000, brokers=100, spread=5, start=start),
-        warm=6,
-        rounds=5,
-        usual=Cluster(groups=1_000, brokers=10, spread=5, start=start),
-        usual_rounds=4,
-        idiom=Cluster(groups=4_000, brokers=100, spread=5),
-        idiom_rounds=2,
-        entities=100_000,
-    )
+        cluster=Cluster(groups=100_000, brokers=100, spread=5, start=start), warm=6, rounds=5,
+        usual=Cluster(groups=1_000, brokers=10, spread=5, start=start), usual_rounds=4,
+        idiom=Cluster(groups=4_000, brokers=100, spread=5), idiom_rounds=2, entities=100_000,
+    )  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -147,12 +147,9 @@ def _idiom(source: Source, scale: _Scale) -> float:
         ensure_topics(Cluster(source.bootstrap, topics), partitions=PARTITIONS)
         produce(source.bootstrap, topics.requests, requests(count, scale.principals, name=name))
         query = start_idiom(
-            source.spark,
-            bootstrap=source.bootstrap,
-            topics=topics,
-            checkpoint=source.folder / f"checkpoint-idiom-{name}",
-            batch=scale.loads[0].batch,
-        )
+            source.spark, bootstrap=source.bootstrap, topics=topics,
+            checkpoint=source.folder / f"checkpoint-idiom-{name}", batch=scale.loads[0].batch,
+        )  # fmt: skip
         finish(query, _LIMIT_S)
         took = sum(seconds for seconds, _ in progress_of(query))
     return took / scale.idiom

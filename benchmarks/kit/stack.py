@@ -214,13 +214,10 @@ class Stack:
             raise WeirError(f"{name} runs already")
         common = ["--kafka", self.bootstrap, "--settings", str(self._settings_file)]
         part = Part(
-            command or name,
-            [*common, "--metrics", f"{HOST}:0", *words],
-            log=self.folder / "logs" / f"{name}.log",
-            run_dir=self.folder / "run" / name,
-            start_s=START_LIMIT_S,
-            restarts_max=1,
-        )
+            command or name, [*common, "--metrics", f"{HOST}:0", *words],
+            log=self.folder / "logs" / f"{name}.log", run_dir=self.folder / "run" / name,
+            start_s=START_LIMIT_S, restarts_max=1,
+        )  # fmt: skip
         self.parts[name] = part
         part.start()
         return part

@@ -50,14 +50,9 @@ class EventLink:
         self._principals = principals
         properties = {"bootstrap.servers": bootstrap}
         self._reports = Reports(
-            properties,
-            topics.requests,
-            events_max=100_000,
-            event_timeout_ms=_LATE_MS,
-            metrics=Metrics(1),
-            refused=lambda _event_id: None,
-            learn=lambda _record_ms, _arrived_ms: None,
-        )
+            properties, topics.requests, events_max=100_000, event_timeout_ms=_LATE_MS, metrics=Metrics(1),
+            refused=lambda _event_id: None, learn=lambda _record_ms, _arrived_ms: None,
+        )  # fmt: skip
         self._tail = decisions_tail(properties, topics.decisions, {READER.type: READER}, self._deliver)
 
     async def __aenter__(self) -> Self:

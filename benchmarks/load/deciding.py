@@ -36,13 +36,9 @@ def decisions_us(count: int, principals: int) -> list[float]:
     for number in range(-_WARM, count):
         name = user(draw.randrange(principals))
         request = Request(
-            user=name,
-            client_id="app",
-            api="CreateTopics",
-            api_version=7,
-            strict=True,
+            user=name, client_id="app", api="CreateTopics", api_version=7, strict=True,
             items={f"topic-{number}": 1},
-        )
+        )  # fmt: skip
         quota = coordinator.quota(name, "app")
         if quota is None:
             raise WeirError(f"no quota for {name}")

@@ -167,12 +167,8 @@ def _records_by_shard(name: str, count: int, principals: int, shards: int) -> li
         values[shard_of(key.decode(), shards)].append(value)
     return [
         Records(
-            topic=[Topics().requests] * len(own),
-            partition=[0] * len(own),
-            offset=list(range(len(own))),
-            ts=[T0 + number // 10 for number in range(len(own))],
-            value=own,
-            broadcast=[False] * len(own),
+            topic=[Topics().requests] * len(own), partition=[0] * len(own), offset=list(range(len(own))),
+            ts=[T0 + number // 10 for number in range(len(own))], value=own, broadcast=[False] * len(own),
         )
         for own in values
-    ]
+    ]  # fmt: skip

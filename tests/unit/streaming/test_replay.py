@@ -103,14 +103,10 @@ def test_a_dumped_late_mark_is_obeyed(tmp_path: Path, policies: str) -> None:
 def test_the_summary_counts_events_and_charged_mutations(tmp_path: Path, policies: str) -> None:
     """Per subject: events by outcome, mutations admitted and charged, the longest throttle; dry runs 0."""
     events = write(
-        tmp_path / "e.jsonl",
-        request("a", 0, 12, 5),
-        request("b", 0, 7, strict=False),
-        request("c", 0, 3, validate_only=True),
-        request("d", 20_000, 2),
-        refund(20_000, 0, 4),
+        tmp_path / "e.jsonl", request("a", 0, 12, 5), request("b", 0, 7, strict=False),
+        request("c", 0, 3, validate_only=True), request("d", 20_000, 2), refund(20_000, 0, 4),
         request("e", 0, 3, user="bob"),
-    )
+    )  # fmt: skip
     summary = summarise(replay_local(policies, [events]).decisions)
     alice = {
         "events": 4,

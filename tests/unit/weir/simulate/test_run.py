@@ -24,19 +24,12 @@ TEN_AT_ONCE = LimitSettings.of({"algorithm": "fixed", "fixed": {"limit": 10}})
 
 
 worlds = st.builds(
-    lambda **given: Scenario(**SHORT | given),
-    seed=st.integers(0, 2**63 - 1),
-    servers=st.integers(1, 20),
-    arrival_rate=st.floats(1, 600),
-    clients=st.none() | st.integers(1, 60),
-    slow_factor=st.sampled_from([1, 10, 1e6]),
-    proxies=st.integers(1, 5),
-    division=st.sampled_from([EQUAL, DEMAND]),
-    decision_ms=st.sampled_from([0, 300]),
-    round_s=st.integers(1, 3),
-    waiting=st.sampled_from([0, 1, 30]),
-    wait_ms=st.sampled_from([1, 500]),
-)
+    lambda **given: Scenario(**SHORT | given), seed=st.integers(0, 2**63 - 1), servers=st.integers(1, 20),
+    arrival_rate=st.floats(1, 600), clients=st.none() | st.integers(1, 60),
+    slow_factor=st.sampled_from([1, 10, 1e6]), proxies=st.integers(1, 5),
+    division=st.sampled_from([EQUAL, DEMAND]), decision_ms=st.sampled_from([0, 300]),
+    round_s=st.integers(1, 3), waiting=st.sampled_from([0, 1, 30]), wait_ms=st.sampled_from([1, 500]),
+)  # fmt: skip
 
 
 @tries(40)
