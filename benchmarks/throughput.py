@@ -101,9 +101,7 @@ def _stack(folder: Path, load: Load) -> Stack:
 
 def _settings(batch: int) -> JobSettings:
     """Of the job that is measured, with so many records in a batch."""
-    return JobSettings(
-        profile=Profile.THROUGHPUT, shuffle_partitions=PARTITIONS, max_events_per_batch=batch
-    )
+    return JobSettings(profile=Profile.THROUGHPUT, shuffle_partitions=PARTITIONS, max_events_per_batch=batch)
 
 
 def _job(stack: Stack, load: Load, principals: int, progress: Progress, begin: float) -> CaughtUp:

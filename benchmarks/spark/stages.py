@@ -84,11 +84,7 @@ class Source:
 
 def stages(source: Source) -> dict[str, Callable[[], DataFrame]]:
     """What is measured, by name, each with all that the ones before it have."""
-    return {
-        "Kafka in": source.records,
-        "routing key, shuffle": source.shuffled,
-        "operator": source.decided,
-    }
+    return {"Kafka in": source.records, "routing key, shuffle": source.shuffled, "operator": source.decided}
 
 
 def seconds_an_event(source: Source, name: str, make: Callable[[], DataFrame], limit_s: float) -> float:

@@ -243,5 +243,3 @@ REMOTES: Final[dict[str, type[Hdfs] | type[Minio]]] = {"hdfs": Hdfs, "s3a": Mini
 
 def _user() -> str:
     return os.environ.get("HADOOP_USER_NAME") or os.environ.get("USER") or Path.home().owner()
-
-

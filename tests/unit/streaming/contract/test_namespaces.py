@@ -1,6 +1,5 @@
 """Topic names and the namespaces in them."""
 
-
 import pytest
 
 from streaming.contract.errors import WeirError
