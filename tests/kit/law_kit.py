@@ -22,27 +22,17 @@ def request(name: str, at_ms: int, *mutations: int, user: str = "alice", **field
     """A request `at_ms` after T0 with one item a number of mutations."""
     items = [{"name": f"{name}-{number}", "mutations": count} for number, count in enumerate(mutations)]
     return {
-        "type": "request",
-        "id": name,
-        "ts": T0 + at_ms,
-        "proxy": "p1",
-        "user": user,
-        "items": items,
-    } | fields
+        "type": "request", "id": name, "ts": T0 + at_ms, "proxy": "p1", "user": user, "items": items,
+    } | fields  # fmt: skip
 
 
 def refund(at_ms: int, of_ms: int, mutations: int, user: str = "alice", name: str = "r") -> Event:
     """A refund `at_ms` after T0 of something charged `of_ms` after T0."""
     items = [{"name": "x", "mutations": mutations}]
     return {
-        "type": "refund",
-        "id": name,
-        "ts": T0 + at_ms,
-        "of": "x",
-        "of_ts": T0 + of_ms,
-        "user": user,
+        "type": "refund", "id": name, "ts": T0 + at_ms, "of": "x", "of_ts": T0 + of_ms, "user": user,
         "items": items,
-    }
+    }  # fmt: skip
 
 
 def policy(at_ms: int, path: str, value: Any) -> Event:

@@ -54,15 +54,8 @@ def _start(running: ExitStack, kafka: str, folder: Path, name: str, *words: str)
     """A proxy, until it is ready; what it says then."""
     ready, log = folder / f"{name}.json", folder / f"{name}.log"
     options = [
-        "--kafka",
-        kafka,
-        "--id",
-        fresh(name),
-        "--metrics",
-        f"{_SERVICE}:0",
-        "--ready-file",
-        str(ready),
-    ]
+        "--kafka", kafka, "--id", fresh(name), "--metrics", f"{_SERVICE}:0", "--ready-file", str(ready),
+    ]  # fmt: skip
     running.enter_context(weir_proxy(*options, *words, log=log))
     until(ready.exists, _START_S, f"ready; see {log}")
     said: dict[str, Any] = json.loads(ready.read_text())

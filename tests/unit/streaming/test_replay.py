@@ -109,13 +109,9 @@ def test_the_summary_counts_events_and_charged_mutations(tmp_path: Path, policie
     )  # fmt: skip
     summary = summarise(replay_local(policies, [events]).decisions)
     alice = {
-        "events": 4,
-        "allowed": 1,
-        "throttled": 1,
-        "rejected": 2,
-        "mutations": 21,
+        "events": 4, "allowed": 1, "throttled": 1, "rejected": 2, "mutations": 21,
         "longest_throttle_ms": 8000,
-    }
+    }  # fmt: skip
     assert summary["subjects"]["user=alice"] == alice
     assert summary["subjects"][""]["mutations"] == 3
 

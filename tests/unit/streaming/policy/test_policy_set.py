@@ -40,15 +40,8 @@ def reference(entries: dict[str, Any], user: str, client_id: str) -> tuple[int, 
         subject_of(None, client_id),
     )
     subjects = {
-        1: both,
-        2: both,
-        3: user_only,
-        4: both,
-        5: both,
-        6: user_only,
-        7: client_only,
-        8: client_only,
-    }
+        1: both, 2: both, 3: user_only, 4: both, 5: both, 6: user_only, 7: client_only, 8: client_only,
+    }  # fmt: skip
     found = []
     for path, value in entries.items():
         entity = parse_path(path).entity
@@ -58,15 +51,9 @@ def reference(entries: dict[str, Any], user: str, client_id: str) -> tuple[int, 
             for kind in ("user", "client-id")
         )
         level = {
-            ("named", "named"): 1,
-            ("named", "default"): 2,
-            ("named", "none"): 3,
-            ("default", "named"): 4,
-            ("default", "default"): 5,
-            ("default", "none"): 6,
-            ("none", "named"): 7,
-            ("none", "default"): 8,
-        }[user_part, client_part]
+            ("named", "named"): 1, ("named", "default"): 2, ("named", "none"): 3, ("default", "named"): 4,
+            ("default", "default"): 5, ("default", "none"): 6, ("none", "named"): 7, ("none", "default"): 8,
+        }[user_part, client_part]  # fmt: skip
         matches = entity.get("user") in (None, user) and entity.get("client-id") in (None, client_id)
         if matches and value.get("controller_mutation_rate", -1) != -1:
             found.append((level, value["controller_mutation_rate"], subjects[level]))
@@ -156,17 +143,11 @@ def test_an_entry_may_say_where_it_is_decided() -> None:
 @pytest.mark.parametrize(
     ("subject", "level"),
     [
-        ("user=alice,client-id=cli", 2),
-        ("user=alice", 3),
-        ("user=bob", 6),
-        ("client-id=cli", 8),
-        ("user=<default>", None),
-        ("client-id=<default>", None),
-        ("", None),
-        ("group=x", None),
+        ("user=alice,client-id=cli", 2), ("user=alice", 3), ("user=bob", 6), ("client-id=cli", 8),
+        ("user=<default>", None), ("client-id=<default>", None), ("", None), ("group=x", None),
         ("user=alice,", None),
     ],
-)
+)  # fmt: skip
 def test_a_stamped_subject_finds_the_quota_that_charges_it(subject: str, level: int | None) -> None:
     """Only levels with that very subject count; what is no subject has no quota."""
     policies = PolicySet(

@@ -20,13 +20,10 @@ class Table(SubjectTable):
 
     dtype = np.dtype(
         [
-            ("last", np.int64),
-            ("flag", np.bool_),
-            ("code", np.int8),
-            ("pair", np.float64, 2),
+            ("last", np.int64), ("flag", np.bool_), ("code", np.int8), ("pair", np.float64, 2),
             ("many", np.float64, 5),
         ]
-    )
+    )  # fmt: skip
     sparse = frozenset({"many"})
 
 

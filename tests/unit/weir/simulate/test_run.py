@@ -14,12 +14,8 @@ from weir.simulate.run import simulate
 from weir.simulate.scenario import DEMAND, EQUAL, NS, Scenario
 
 SHORT: dict[str, Any] = {
-    "seconds": 12,
-    "slow_at": 4,
-    "slow_for": 4,
-    "service_rate": 200.0,
-    "arrival_rate": 160.0,
-}
+    "seconds": 12, "slow_at": 4, "slow_for": 4, "service_rate": 200.0, "arrival_rate": 160.0,
+}  # fmt: skip
 TEN_AT_ONCE = LimitSettings.of({"algorithm": "fixed", "fixed": {"limit": 10}})
 
 
