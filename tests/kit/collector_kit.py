@@ -90,14 +90,9 @@ class FakeCluster:
     def _eviction(self, topic: str, name: str, upto: int) -> Eviction:
         now = self.read[topic][name]
         return Eviction(
-            topic=topic,
-            subscription=name,
-            how="offsets",
-            since=(1, now),
-            upto=(1, upto),
-            messages=upto - now,
-            bytes=(upto - now) * SIZE // ENTRIES,
-        )
+            topic=topic, subscription=name, how="offsets", since=(1, now), upto=(1, upto),
+            messages=upto - now, bytes=(upto - now) * SIZE // ENTRIES,
+        )  # fmt: skip
 
     async def carry_out(self, eviction: Eviction) -> None:
         self.under_way += 1
@@ -191,15 +186,9 @@ class Desk:
             topics_max=self.settings.metrics_topics_max,
         )
         self.collector = BacklogCollector(
-            cluster,
-            name,
-            lambda: PolicySet(self.entries),
-            self._write,
-            self._log,
-            self.settings,
-            self.metrics,
-            lambda: self.known,
-        )
+            cluster, name, lambda: PolicySet(self.entries), self._write, self._log, self.settings,
+            self.metrics, lambda: self.known,
+        )  # fmt: skip
 
     async def check(self) -> list[Backlog]:
         """One check; the reports that it has written."""

@@ -8,13 +8,10 @@ from law_kit import Event, Shard, policy, quota, refund, request
 USERS = ["alice", "bob", "carol"]
 QUOTAS = st.sampled_from(
     [
-        quota(1),
-        quota(0.3, 2),
-        quota(50, 10),
-        quota(5, 40, algorithm="sampled_rate"),
+        quota(1), quota(0.3, 2), quota(50, 10), quota(5, 40, algorithm="sampled_rate"),
         quota(2, 2, algorithm="sampled_rate"),
     ]
-)
+)  # fmt: skip
 PATHS = [f"quotas[user={user}]" for user in USERS] + [
     "quotas[user=<default>]",
     "quotas[user=alice,client-id=x]",

@@ -80,12 +80,9 @@ class Pulsar(httpx2.AsyncBaseTransport):
         assert isinstance(request.stream, httpx2.AsyncByteStream)
         body = b"".join([chunk async for chunk in request.stream])
         seen = Seen(
-            request.method,
-            request.headers["host"],
-            request.extensions["target"].decode("latin-1"),
-            request.headers.raw,
-            body,
-        )
+            request.method, request.headers["host"], request.extensions["target"].decode("latin-1"),
+            request.headers.raw, body,
+        )  # fmt: skip
         self.seen.append(seen)
         if self.fails:
             raise self.fails.pop(0)
@@ -149,13 +146,9 @@ class Front:
             lambda delay_ms, function: asyncio.get_running_loop().call_later(delay_ms / 1000, function),
         )
         self.proxy = HttpProxy(
-            HttpSettings(**{"upstream": HOME, **settings}),
-            self.mutations,
-            HttpMetrics(self.registry),
-            fills,
-            self.pulsar,
-            binary_tls=binary_tls,
-        )
+            HttpSettings(**{"upstream": HOME, **settings}), self.mutations, HttpMetrics(self.registry), fills,
+            self.pulsar, binary_tls=binary_tls,
+        )  # fmt: skip
 
     async def ask(
         self,

@@ -91,11 +91,8 @@ def plans(report: Backlog, **quotas: Any) -> list[EvictionPlan]:
     """What the law wants gone."""
     return [
         EvictionPlan(
-            subscription=line["subscription"],
-            ledger=line.get("ledger"),
-            entry=line.get("entry"),
-            entries=line.get("entries"),
-            before_publish_time=line.get("before_publish_time"),
+            subscription=line["subscription"], ledger=line.get("ledger"), entry=line.get("entry"),
+            entries=line.get("entries"), before_publish_time=line.get("before_publish_time"),
         )
         for line in judge(report, rules(**quotas))["evict"]
     ]

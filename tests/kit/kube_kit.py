@@ -42,18 +42,12 @@ class Kubernetes:
         self._config.write_text(json.dumps(_kubeconfig(f"https://{HOST}:{api}")))
         store, between = f"http://{HOST}:{etcd}", f"http://{HOST}:{peers}"
         server = {
-            "etcd-servers": store,
-            "bind-address": HOST,
-            "secure-port": api,
-            "cert-dir": folder / "certificates",
-            "endpoint-reconciler-type": "none",
-            "service-cluster-ip-range": "10.0.0.0/24",
-            "service-account-issuer": "https://weir.test",
-            "service-account-key-file": key,
-            "service-account-signing-key-file": key,
-            "token-auth-file": tokens,
-            "authorization-mode": "RBAC",
-        }
+            "etcd-servers": store, "bind-address": HOST, "secure-port": api,
+            "cert-dir": folder / "certificates", "endpoint-reconciler-type": "none",
+            "service-cluster-ip-range": "10.0.0.0/24", "service-account-issuer": "https://weir.test",
+            "service-account-key-file": key, "service-account-signing-key-file": key,
+            "token-auth-file": tokens, "authorization-mode": "RBAC",
+        }  # fmt: skip
         manager = {
             "kubeconfig": self._config,
             "service-account-private-key-file": key,
@@ -61,14 +55,10 @@ class Kubernetes:
             "secure-port": 0,
         }
         data = {
-            "data-dir": folder / "etcd",
-            "listen-client-urls": store,
-            "advertise-client-urls": store,
-            "listen-peer-urls": between,
-            "initial-advertise-peer-urls": between,
-            "initial-cluster": f"default={between}",
-            "unsafe-no-fsync": "true",
-        }
+            "data-dir": folder / "etcd", "listen-client-urls": store, "advertise-client-urls": store,
+            "listen-peer-urls": between, "initial-advertise-peer-urls": between,
+            "initial-cluster": f"default={between}", "unsafe-no-fsync": "true",
+        }  # fmt: skip
         self._parts = [
             Child(
                 name, [str(TOOLS / name), *(f"--{key}={value}" for key, value in options.items())],

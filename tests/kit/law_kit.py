@@ -86,13 +86,9 @@ class Shard:
     def step(self, events: Sequence[Event], processed_ts: int | None = None) -> list[dict[str, Any]]:
         """Step one batch; the decisions in the order written."""
         context = StepContext(
-            initial=self.initial,
-            processed_ts=processed_ts,
-            replay=self.replay,
-            fail_fast=self.fail_fast,
-            blobs=self.blobs,
-            as_decided=self.as_decided,
-        )
+            initial=self.initial, processed_ts=processed_ts, replay=self.replay, fail_fast=self.fail_fast,
+            blobs=self.blobs, as_decided=self.as_decided,
+        )  # fmt: skip
         self.body, outputs = step("mutation", 0, self.body, records_of(events, self.offset), context)
         self.offset += len(events)
         decoded = list(zip(outputs.listed("sink"), map(orjson.loads, outputs.value), strict=True))

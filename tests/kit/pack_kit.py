@@ -46,14 +46,11 @@ def records_with(
     """Records of one partition, some of them packed."""
     count = len(values)
     return unpacked(
-        topic=NameColumn([topic], np.zeros(count, dtype=np.int64)),
-        partition=np.zeros(count, dtype=np.int64),
-        offset=np.arange(count),
-        ts=np.full(count, ts),
-        value=pa.chunked_array([pa.array(values, pa.binary())]),
-        broadcast=None,
+        topic=NameColumn([topic], np.zeros(count, dtype=np.int64)), partition=np.zeros(count, dtype=np.int64),
+        offset=np.arange(count), ts=np.full(count, ts),
+        value=pa.chunked_array([pa.array(values, pa.binary())]), broadcast=None,
         packed=np.array(packs, dtype=np.bool_),
-    )
+    )  # fmt: skip
 
 
 def json_of(events: Sequence[Event]) -> list[bytes]:

@@ -93,14 +93,11 @@ def fill(service: str, topic: str, messages: int, batch: int, size: int = 100) -
     """Publish a backlog, in batches of exactly so many."""
     with client(service) as made:
         producer = made.create_producer(
-            topic,
-            batching_enabled=batch > 1,
-            batching_max_messages=max(2, batch),
+            topic, batching_enabled=batch > 1, batching_max_messages=max(2, batch),
             batching_max_publish_delay_ms=60_000 if batch > 1 else 1,
-            batching_max_allowed_size_in_bytes=4 * 1024 * 1024,
-            max_pending_messages=50_000,
+            batching_max_allowed_size_in_bytes=4 * 1024 * 1024, max_pending_messages=50_000,
             block_if_queue_full=True,
-        )
+        )  # fmt: skip
         for number in range(messages):
             producer.send_async(number.to_bytes(8, "big") + b"x" * (size - 8), _must)
         producer.flush()

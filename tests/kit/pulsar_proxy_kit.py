@@ -90,11 +90,8 @@ def bare_proxy(service: str, *, own: dict[str, Any] | None = None, **settings: A
     listen = settings.pop("listen", ("127.0.0.1", 0))
     return PulsarThread(
         PulsarProxyConfig(
-            pulsar=((host, int(port)),),
-            kafka=(("127.0.0.1", free_port()),),
-            connection={"log_level": "0"},
-            listen=listen,
-            settings=ProxySettings(start_timeout_ms=0, **settings),
+            pulsar=((host, int(port)),), kafka=(("127.0.0.1", free_port()),), connection={"log_level": "0"},
+            listen=listen, settings=ProxySettings(start_timeout_ms=0, **settings),
             own_settings=PulsarSettings(**(own or {})),
         )
     )

@@ -175,12 +175,9 @@ class Minio:
         self._port = port
         self.checkpoint = f"s3a://{BUCKET}/checkpoint"
         keys = {
-            "endpoint": f"http://{HOST}:{port}",
-            "endpoint.region": "us-east-1",
-            "path.style.access": "true",
-            "access.key": "weir-test",
-            "secret.key": SECRET,
-        }
+            "endpoint": f"http://{HOST}:{port}", "endpoint.region": "us-east-1", "path.style.access": "true",
+            "access.key": "weir-test", "secret.key": SECRET,
+        }  # fmt: skip
         self.settings = {"spark_conf": {f"spark.hadoop.fs.s3a.{key}": value for key, value in keys.items()}}
         command = [str(MINIO), "server", "--quiet", "--address", f"{HOST}:{port}"]
         command += ["--console-address", f"{HOST}:{free_port()}", str(folder / "data")]
@@ -229,13 +226,9 @@ class Minio:
 
     def _files(self) -> fs.S3FileSystem:
         return fs.S3FileSystem(
-            endpoint_override=f"{HOST}:{self._port}",
-            scheme="http",
-            region="us-east-1",
-            access_key="weir-test",
-            secret_key=SECRET,
-            allow_bucket_creation=True,
-        )
+            endpoint_override=f"{HOST}:{self._port}", scheme="http", region="us-east-1",
+            access_key="weir-test", secret_key=SECRET, allow_bucket_creation=True,
+        )  # fmt: skip
 
 
 REMOTES: Final[dict[str, type[Hdfs] | type[Minio]]] = {"hdfs": Hdfs, "s3a": Minio}

@@ -76,24 +76,17 @@ class WrongPaths:
         os.mkfifo(folder / "pipe")
         # Also root is refused here, whose rights go everywhere else.
         nowhere = {
-            "under a device": "/dev/null/x",
-            "in /proc": "/proc/x",
-            "in a process": "/proc/self/x",
-            "in /sys": "/sys/x",
-            "under a file": f"{folder}/plain/x",
-            "a name too long": str(folder / ("x" * 300)),
-            "a path too long": "/x" * 5_000,
-        }
+            "under a device": "/dev/null/x", "in /proc": "/proc/x", "in a process": "/proc/self/x",
+            "in /sys": "/sys/x", "under a file": f"{folder}/plain/x",
+            "a name too long": str(folder / ("x" * 300)), "a path too long": "/x" * 5_000,
+        }  # fmt: skip
         links = {"loop of links": str(folder / "loop"), "socket": str(folder / "socket")}
         self.unreadable = nowhere | links | {
-            "missing": str(folder / "missing"),
-            "folder": str(folder / "folder"),
-            "dangling link": str(folder / "dangling"),
-            "endless device": "/dev/zero",
-            "memory": "/proc/self/mem",
-            "line break": str(folder / "a\nb"),
+            "missing": str(folder / "missing"), "folder": str(folder / "folder"),
+            "dangling link": str(folder / "dangling"), "endless device": "/dev/zero",
+            "memory": "/proc/self/mem", "line break": str(folder / "a\nb"),
             "not UTF-8": str(folder / "a\udcffb"),
-        }
+        }  # fmt: skip
         self.contents: dict[str, str] = {}
         for name, content in CONTENTS.items():
             (folder / name).write_bytes(content)

@@ -21,12 +21,9 @@ from streaming.laws.shard import step
 Event = dict[str, Any]
 TOPIC = "persistent://t/n/x"
 PATH = {
-    "mutation": "quotas[user=alice]",
-    "shares": "resourcegroups.g",
-    "dispatch": "broker",
-    "concurrency": "backpressure.partitions.*",
-    "backlog": "namespaces.t/n",
-}
+    "mutation": "quotas[user=alice]", "shares": "resourcegroups.g", "dispatch": "broker",
+    "concurrency": "backpressure.partitions.*", "backlog": "namespaces.t/n",
+}  # fmt: skip
 OLD = {
     "mutation": quota(1, 10),
     "shares": {"publishRateInMsgs": 100},

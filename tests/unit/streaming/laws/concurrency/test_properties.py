@@ -49,20 +49,14 @@ def limit_settings(draw: st.DrawFn) -> dict[str, Any]:
             "probeMultiplier": draw(st.sampled_from([1, 30, 2**31 - 1])),
         },
         "gradient": {
-            **bounds,
-            "rttTolerance": tolerance,
-            "smoothing": draw(SMOOTHING),
-            "backoffRatio": backoff,
+            **bounds, "rttTolerance": tolerance, "smoothing": draw(SMOOTHING), "backoffRatio": backoff,
             "probeInterval": draw(st.sampled_from([-1, 1, 7])),
         },
         "gradient2": {
-            **bounds,
-            "rttTolerance": tolerance,
-            "smoothing": draw(SMOOTHING),
-            "queueSize": draw(st.integers(1, 50)),
-            "longWindow": draw(st.sampled_from([1, 50, 600])),
+            **bounds, "rttTolerance": tolerance, "smoothing": draw(SMOOTHING),
+            "queueSize": draw(st.integers(1, 50)), "longWindow": draw(st.sampled_from([1, 50, 600])),
         },
-    }
+    }  # fmt: skip
     keys["aimd-plain"] = keys["aimd"]
     algorithm = draw(st.sampled_from(sorted(keys)))
     windowed = draw(st.booleans())
