@@ -28,7 +28,6 @@ _FENCE: Final = re.compile(r"^```(\w*)\n", re.MULTILINE)
 _SETTING: Final = re.compile(rf"`({'|'.join(name for name, _ in SECTIONS)})\.(\w+)(?:: \w+)?`")
 _COMMAND: Final = re.compile(r"`(weir(?: [a-z][a-z-]*)+)((?: [^`]*)?)`")
 _CITED: Final = re.compile(r"docs/(\w+\.md) (\d(?:\.\d)?)")
-_CODE: Final = ("streaming", "enforcer", "weir", "benchmarks", "tests")
 _TYPES: Final = (
     "request", "refund", "alive", "policy", "group_usage", "tick", "dispatch_usage", "latency", "backlog",
 )  # fmt: skip
@@ -189,7 +188,7 @@ def test_sections_that_the_code_cites_exist() -> None:
     """`docs/contract.md 3.2` in a comment leads to a heading with that number."""
     cited = {
         found
-        for folder in _CODE
+        for folder in ("streaming", "enforcer", "weir", "benchmarks", "tests")
         for file in (ROOT / folder).rglob("*.py")
         for found in _CITED.findall(file.read_text())
     }

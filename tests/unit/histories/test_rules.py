@@ -17,8 +17,6 @@ from enforcer.laws.mutation.local_decisions import LocalDecisions
 from enforcer.laws.mutation.waiting import PendingRequests
 from weir.logs import dump_lines
 
-Broken = Callable[..., Any]
-
 
 def nothing(*_: Any, **__: Any) -> None:
     """Instead of something."""
@@ -37,7 +35,7 @@ def forget_the_batch(job: Job, begin: int, end: int, processed_ts: int) -> Any:
 
 
 DECIDE = Job._decide
-PARTS: dict[str, tuple[str, Any, str, Broken]] = {
+PARTS: dict[str, tuple[str, Any, str, Callable[..., Any]]] = {
     "it gives nothing back": ("counted", QuotaCoordinator, "settle", nothing),
     "a batch is decided anew": ("decided", Job, "_decide", forget_the_batch),
     "it admits what is refused": ("answered", Admission, "_decided", lambda one, _: one._settle("allow")),

@@ -125,7 +125,6 @@ def test_sums_of_the_summary_stop_at_64_bits(tmp_path: Path, policies: str) -> N
     assert summary["subjects"][""]["mutations"] == 2**63 - 1
 
 
-DELIVERY = {"topic": "t", "subscription": "s"}
 BACKLOG = {"topic": "t"}
 
 
@@ -142,7 +141,7 @@ BACKLOG = {"topic": "t"}
         ),
         (
             "dispatch",
-            [DELIVERY | {"throttle_time_ms": wait} for wait in (0, 900, 400)],
+            [{"topic": "t", "subscription": "s"} | {"throttle_time_ms": wait} for wait in (0, 900, 400)],
             {"t/s": {"events": 3, "throttled": 2, "longest_throttle_ms": 900}},
         ),
         (

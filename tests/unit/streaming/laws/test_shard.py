@@ -38,7 +38,6 @@ NEW = {
     "concurrency": {"algorithm": "fixed"},
     "backlog": {"backlogQuotaMap": {"destination_storage": {"limitSize": 5, "policy": "producer_exception"}}},
 }
-RUBBISH = {"type": "rubbish"}
 
 
 def event(law: str, at_ms: int) -> Event:
@@ -224,7 +223,7 @@ def test_whatever_fails_costs_the_batch_and_not_the_query(
         each.step(event(law, 1000))
     with monkeypatch.context() as broken:
         broken.setattr(part, fail)
-        decided, buried = shard.step(event(law, 70_000), change, RUBBISH, event(law, 71_000))
+        decided, buried = shard.step(event(law, 70_000), change, {"type": "rubbish"}, event(law, 71_000))
     assert (decided, list(buried)) == ([], [0, 2, 3])
     assert all("Traceback" in buried[place]["reason"] for place in (0, 3))
     assert all("ValueError: a bug" in buried[place]["reason"] for place in (0, 3))

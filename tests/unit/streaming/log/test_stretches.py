@@ -25,7 +25,6 @@ LOGS = [
     for policies in sorted(TRACES.glob("*/*.policies.yaml"))
 ]
 NAMES = [f"{policies.parent.name}/{policies.stem.removesuffix('.policies')}" for policies, _ in LOGS]
-QUICK = ("mutation/both-defaults", "shares/minute")
 
 
 def of_traces(*quick: str) -> pytest.MarkDecorator:
@@ -66,7 +65,7 @@ def at_once(policies: str, files: list[str]) -> ReplayResult:
     return in_order(records, replay_all(records, context))
 
 
-@of_traces(*QUICK)
+@of_traces("mutation/both-defaults", "shares/minute")
 def test_a_trace_in_stretches(policies: Path, log: Path) -> None:
     assert replay_local(str(policies), [str(log)]) == at_once(str(policies), [str(log)])
 

@@ -21,7 +21,6 @@ from enforcer.wire.kafka.outcomes import emptied, refused, surely_accepted, with
 from enforcer.wire.kafka.traffic import Part, produce_acks
 
 PRODUCE_VERSIONS = range(3, 14)
-FETCH_VERSIONS = range(4, 19)
 
 
 @each("version", PRODUCE_VERSIONS)
@@ -70,7 +69,7 @@ def test_old_answers() -> None:
         assert refused(head + parts + bytes(4), version) == [(b"t", 5)]
 
 
-@each("version", FETCH_VERSIONS)
+@each("version", range(4, 19))
 def test_a_fetch_response_that_brings_nothing(version: int) -> None:
     """The same session, no topics, no error."""
     session = {"session_id": 5} if version >= 7 else {}

@@ -12,7 +12,6 @@ from streaming.laws.backlog.table import BacklogTable
 from streaming.laws.law import LawState
 
 Json = dict[str, Any]
-Position = tuple[int, int]
 
 
 @st.composite
@@ -53,7 +52,7 @@ def judged(event: Event, policies: Json) -> Decision:
     return replay([event], policies)[0]
 
 
-def moved(event: Event, positions: dict[str, Position]) -> Event:
+def moved(event: Event, positions: dict[str, tuple[int, int]]) -> Event:
     """The report after subscriptions were moved."""
     subscriptions = [
         s | dict(zip(("ledger", "entry"), positions.get(s["name"], (s["ledger"], s["entry"])), strict=True))

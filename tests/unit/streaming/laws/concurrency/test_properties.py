@@ -18,7 +18,6 @@ from streaming.laws.law import LawState
 from streaming.laws.name_hashes import shard_of
 
 ALL = "backpressure.partitions.*"
-PARTITIONS = ["a", "b", "c"]
 BIG = 2**63 - 1
 ROUND_TRIPS = st.one_of(
     st.sampled_from([1, 99_999, 100_000, 10**9, 2**62, BIG]), st.integers(1, 10**9), st.integers(1, BIG)
@@ -72,7 +71,7 @@ def samples(draw: st.DrawFn, most: int = 60) -> list[Event]:
     for number in range(draw(st.integers(1, most))):
         fields: dict[str, Any] = {
             "rtt_ns": draw(ROUND_TRIPS),
-            "partition": draw(st.sampled_from(PARTITIONS)),
+            "partition": draw(st.sampled_from(["a", "b", "c"])),
             "did_drop": draw(st.booleans()),
         }
         if draw(st.booleans()):
