@@ -34,11 +34,8 @@ def entry(rate: float, **more: Any) -> dict[str, Any]:
 
 def reference(entries: dict[str, Any], user: str, client_id: str) -> tuple[int, float, str] | None:
     """The table of docs/contract.md 2, written down once more: every match, then the lowest level."""
-    both, user_only, client_only = (
-        subject_of(user, client_id),
-        subject_of(user, None),
-        subject_of(None, client_id),
-    )
+    both, user_only = subject_of(user, client_id), subject_of(user, None)
+    client_only = subject_of(None, client_id)
     subjects = {
         1: both, 2: both, 3: user_only, 4: both, 5: both, 6: user_only, 7: client_only, 8: client_only,
     }  # fmt: skip
@@ -121,8 +118,7 @@ def test_the_burst_is_eleven_times_the_rate_unless_given() -> None:
         }
     )
     first, second = policies.mutation_quota("a", ""), policies.mutation_quota("b", "")
-    assert first is not None
-    assert second is not None
+    assert first is not None and second is not None
     assert (first.burst, first.algorithm, first.shadow) == (11 * 0.7, "token_bucket", False)
     assert (second.burst, second.algorithm, second.shadow) == (500.0, "sampled_rate", True)
 
