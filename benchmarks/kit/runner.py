@@ -114,8 +114,9 @@ class _Run:
         # Spark's Python workers import the benchmarks too, and inherit the path from here.
         paths = [str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])]
         own = {"TMPDIR": str(self._folder), "PYTHONPATH": os.pathsep.join(paths)}
-        # Java's second compiler pays only in minutes; without it a smoke run takes half the processor.
-        own |= {"SPARK_SUBMIT_OPTS": "-XX:TieredStopAtLevel=1"} if options.smoke else {}
+        if options.smoke:
+            # Java's second compiler pays only in minutes; without it a smoke run takes half the processor.
+            own["SPARK_SUBMIT_OPTS"] = "-XX:TieredStopAtLevel=1"
         self._child = Child(self._names[0], command, log=None, env=own)
         self._own.callback(self._child.stop, STOP_LIMIT_S)
         self._child.start()
