@@ -224,13 +224,9 @@ def _commit_request(topic: str, group: str, offset: int) -> Any:
         partition_index=0, committed_offset=offset, committed_leader_epoch=-1, committed_metadata=""
     )
     return OffsetCommitRequest(
-        group_id=group,
-        generation_id_or_member_epoch=-1,
-        member_id="",
-        group_instance_id=None,
-        topics=[own(name=topic, partitions=[part])],
-        max_version=8,
-    )
+        group_id=group, generation_id_or_member_epoch=-1, member_id="", group_instance_id=None,
+        topics=[own(name=topic, partitions=[part])], max_version=8,
+    )  # fmt: skip
 
 
 async def _serve(bootstrap: str, offsets: int) -> None:

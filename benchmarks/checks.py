@@ -130,11 +130,21 @@ def _programs(smoke: bool, progress: Progress) -> tuple[list[Program], list[str]
 
 def _measure_own(scale: Scale, progress: Progress) -> Own:
     progress.step("our own checks", 0.01)
-    coordinator, users = _coordinator(scale)
+    users = [f"user-{i}" for i in range(scale.subjects)]
+    quotas = {"quotas[user=<default>]": 5.0}
+    quotas |= {f"quotas[user={user}]": 10.0 for user in users[::_OWN_QUOTA]}
+    policies = {path: {"controller_mutation_rate": rate} for path, rate in quotas.items()}
+    coordinator = lone_coordinator(policies, lambda function: function())
     order = random.Random(1)
     load = [(users[i], _client_id(i)) for i in (order.randrange(scale.subjects) for _ in range(scale.checks))]
     first = _timed(coordinator, [(user, _client_id(i)) for i, user in enumerate(users)])[0]
-    _hold(coordinator, users)
+    # One in ten subjects waits, as if the job had throttled them.
+    until_ms = coordinator.clock.steady_ms() + _HOLD_MS
+    for i in range(0, len(users), _HELD):
+        quota = coordinator.quota(users[i], _client_id(i).decode())
+        if quota is None:
+            raise WeirError(f"no quota for {users[i]}")
+        coordinator.not_before.postpone(quota.subject, until_ms, quota)
     begun = time.process_time_ns()
     for user, client_id in load:
         coordinator.judge(coordinator.quota(user, client_id.decode()), strict=True, probing=False)
@@ -153,28 +163,9 @@ def _measure_own(scale: Scale, progress: Progress) -> Own:
     )
 
 
-def _coordinator(scale: Scale) -> tuple[QuotaCoordinator, list[str]]:
-    """A proxy's guard with its policies, and its users."""
-    users = [f"user-{i}" for i in range(scale.subjects)]
-    quotas = {"quotas[user=<default>]": 5.0}
-    quotas |= {f"quotas[user={user}]": 10.0 for user in users[::_OWN_QUOTA]}
-    policies = {path: {"controller_mutation_rate": rate} for path, rate in quotas.items()}
-    return lone_coordinator(policies, lambda function: function()), users
-
-
 def _client_id(subject: int) -> bytes:
     """As it stands in a request."""
     return b"client-%d" % (subject % 8)
-
-
-def _hold(coordinator: QuotaCoordinator, users: list[str]) -> None:
-    """Let one in ten subjects wait, as if the job had throttled them."""
-    until_ms = coordinator.clock.steady_ms() + _HOLD_MS
-    for i in range(0, len(users), _HELD):
-        quota = coordinator.quota(users[i], _client_id(i).decode())
-        if quota is None:
-            raise WeirError(f"no quota for {users[i]}")
-        coordinator.not_before.postpone(quota.subject, until_ms, quota)
 
 
 def _timed(coordinator: QuotaCoordinator, load: list[tuple[str, bytes]]) -> tuple[list[float], list[bool]]:
@@ -248,19 +239,12 @@ def _rows(scale: Scale, own: Own, remotes: Mapping[Program, Remote]) -> list[Row
             rows.append(replace(row, target="below", met=value < theirs) if percent == 99.0 else row)
         many = f"{scale.batch} checks a call"
         for answers, how in ((remote.single, "one check a call"), (remote.batch, many)):
-            rows += _per_core(per_core, answers, f"{label}, {how}")
+            theirs, peer = answers.checks / answers.cpu_s, f"{label}, {how}"
+            what = "Decisions per second and core"
+            row = Row(what, per_core, "decisions/s", baseline=theirs, baseline_what=peer)
+            rows.append(replace(row, target="more", met=per_core > theirs))
+            rows.append(Row(f"{peer}, on all cores", answers.checks / answers.seconds, "checks/s"))
     return rows
-
-
-def _per_core(own: float, answers: Answers, peer: str) -> list[Row]:
-    theirs = answers.checks / answers.cpu_s
-    return [
-        Row(
-            "Decisions per second and core", own, "decisions/s", baseline=theirs, baseline_what=peer,
-            target="more", met=own > theirs,
-        ),
-        Row(f"{peer}, on all cores", answers.checks / answers.seconds, "checks/s"),
-    ]  # fmt: skip
 
 
 def _notes(scale: Scale, own: Own, remotes: Mapping[Program, Remote]) -> list[str]:

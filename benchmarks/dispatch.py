@@ -107,12 +107,9 @@ class _Bench:
 
     def _seen(self, begun: float, records: int, before: tuple[float, float]) -> Seen:
         return Seen(
-            seconds=time.monotonic() - begun,
-            records=records,
-            proxy_s=cpu_s(self._proxy) - before[0],
-            job_s=cpu_s(self._job) - before[1],
-            resident=resident_bytes(self._proxy),
-        )
+            seconds=time.monotonic() - begun, records=records, proxy_s=cpu_s(self._proxy) - before[0],
+            job_s=cpu_s(self._job) - before[1], resident=resident_bytes(self._proxy),
+        )  # fmt: skip
 
 
 def run(smoke: bool, progress: Progress) -> Result:

@@ -163,7 +163,8 @@ def _rounds(folder: Path, cluster: Cluster, most: int) -> Point:
     for number in range(1 + measured):
         reports = _reports(cluster, number)
         _forget_peak()
-        took.append((worker.take(reports, cluster.begin(number)), _closed(worker, cluster, number)))
+        taken, tick = worker.take(reports, cluster.begin(number)), [(schemas.USAGE, cluster.tick(number))]
+        took.append((taken, worker.take(tick, cluster.begin(number + 1))))
     memory = peak_bytes(os.getpid())
     later = _reports(cluster, 1 + measured)[:_ALONE]
     alone = [worker.take([one], cluster.begin(1 + measured)) for one in later]
@@ -180,10 +181,6 @@ def _rounds(folder: Path, cluster: Cluster, most: int) -> Point:
 
 def _reports(cluster: Cluster, number: int) -> list[tuple[int, bytes]]:
     return [(schemas.PACKED_USAGE, value) for _, value in cluster.packed_reports(number)]
-
-
-def _closed(worker: LoneWorker, cluster: Cluster, number: int) -> Taken:
-    return worker.take([(schemas.USAGE, cluster.tick(number))], cluster.begin(number + 1))
 
 
 def _forget_peak() -> None:

@@ -89,14 +89,11 @@ def _unpacked(topic: str, packed: list[bytes], ts: int) -> Records:
     """Packed records that came at `ts`, taken apart."""
     count = len(packed)
     return unpacked(
-        topic=NameColumn([topic], np.zeros(count, dtype=np.int64)),
-        partition=np.zeros(count, dtype=np.int64),
-        offset=np.arange(count),
-        ts=np.full(count, ts),
-        value=pa.chunked_array([pa.array(packed, pa.binary())]),
-        broadcast=np.zeros(count, dtype=np.bool_),
+        topic=NameColumn([topic], np.zeros(count, dtype=np.int64)), partition=np.zeros(count, dtype=np.int64),
+        offset=np.arange(count), ts=np.full(count, ts),
+        value=pa.chunked_array([pa.array(packed, pa.binary())]), broadcast=np.zeros(count, dtype=np.bool_),
         packed=np.ones(count, dtype=np.bool_),
-    )
+    )  # fmt: skip
 
 
 def _measure(law: str, chosen: str, count: int, repeats: tuple[int, int]) -> tuple[float | None, float]:
@@ -136,13 +133,9 @@ def _records(topic: str, values: list[bytes]) -> Records:
     """Records that came when their events happened."""
     count = len(values)
     return Records(
-        topic=[topic] * count,
-        partition=[0] * count,
-        offset=list(range(count)),
-        ts=[orjson.loads(value)["ts"] for value in values],
-        value=values,
-        broadcast=[False] * count,
-    )
+        topic=[topic] * count, partition=[0] * count, offset=list(range(count)),
+        ts=[orjson.loads(value)["ts"] for value in values], value=values, broadcast=[False] * count,
+    )  # fmt: skip
 
 
 @contextmanager

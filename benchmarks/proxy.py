@@ -103,9 +103,7 @@ class _Bench:
         self, address: str, request: bytes, *, connections: int, depth: int, seconds: float = 0.0
     ) -> tuple[int, float]:
         seconds = seconds or self._plan.flood_s
-        return flood(
-            address, request, connections=connections, depth=depth, seconds=seconds, tls=self._tls
-        )
+        return flood(address, request, connections=connections, depth=depth, seconds=seconds, tls=self._tls)
 
     def _connect(self, offered: bool) -> None:
         """Connections one by one, each with one request, and if it is offered the session before."""
@@ -160,9 +158,7 @@ class _Bench:
         client = None if sides.tls is None else sides.tls.client
 
         def produce(address: str) -> tuple[float, float]:
-            rate = perf_tools.produce(
-                address, topic, count=count, record_bytes=record_bytes, client=client
-            )
+            rate = perf_tools.produce(address, topic, count=count, record_bytes=record_bytes, client=client)
             return count * record_bytes / _MB, count * record_bytes / _MB / rate
 
         def consume(address: str) -> tuple[float, float]:
@@ -265,9 +261,7 @@ def run(smoke: bool, progress: Progress) -> Result:
     return Result(name="proxy", title=TITLE, rows=rows, notes=notes, series=series, skipped=peers.skipped)
 
 
-def _sides(
-    plan: _Plan, progress: Progress, tls: Tls | None, begun: float, peers: KafkaProxies
-) -> Sides:
+def _sides(plan: _Plan, progress: Progress, tls: Tls | None, begun: float, peers: KafkaProxies) -> Sides:
     """Start all, and measure."""
     progress.step("starting Kafka and the proxies", 0.0 if tls is None else 0.4)
     own: dict[str, Any] = {} if tls is None else tls.settings

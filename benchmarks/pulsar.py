@@ -110,9 +110,7 @@ class _Bench:
 
         def single(address: str) -> Measured:
             words = ("-r", str(plan.rate), "-db", *_SIZE)
-            return paced(
-                address, f"{_TOPIC}-one", folder, *words, warm_s=plan.warm_s, window_s=plan.send_s
-            )
+            return paced(address, f"{_TOPIC}-one", folder, *words, warm_s=plan.warm_s, window_s=plan.send_s)
 
         self._times(what, self._measured(what, single)[0])
 

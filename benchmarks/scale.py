@@ -64,15 +64,10 @@ def _scale(smoke: bool) -> _Scale:
             entities=3_000,
         )  # fmt: skip
     return _Scale(
-        cluster=Cluster(groups=100_000, brokers=100, spread=5, start=start),
-        warm=6,
-        rounds=5,
-        usual=Cluster(groups=1_000, brokers=10, spread=5, start=start),
-        usual_rounds=4,
-        idiom=Cluster(groups=4_000, brokers=100, spread=5),
-        idiom_rounds=2,
-        entities=100_000,
-    )
+        cluster=Cluster(groups=100_000, brokers=100, spread=5, start=start), warm=6, rounds=5,
+        usual=Cluster(groups=1_000, brokers=10, spread=5, start=start), usual_rounds=4,
+        idiom=Cluster(groups=4_000, brokers=100, spread=5), idiom_rounds=2, entities=100_000,
+    )  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -219,54 +214,39 @@ def _idiom(stack: Stack, scale: _Scale, progress: Progress) -> float:
 def _rows(found: _Found, scale: _Scale, idiom: float) -> list[Row]:
     entries, took = scale.cluster.entries, median(found.seconds)
     all_us, held = scale.rounds * entries / 1e6, found.jvm + found.python - found.twice
+    usual, wire = median(found.usual), found.read + found.written
     return [
         Row(
-            what=f"a round of {entries:,} reports by group and broker",
-            value=took,
-            unit="s",
-            baseline=idiom * entries,
+            f"a round of {entries:,} reports by group and broker", took, "s", baseline=idiom * entries,
             baseline_what="applyInPandasWithState by resource group",
-            target=f"< {TARGET_S} s",
-            met=took < TARGET_S,
+            target=f"< {TARGET_S} s", met=took < TARGET_S,
         ),
         Row(
-            what=f"a round of {scale.usual.entries:,} reports as JSON, of {scale.usual.brokers} proxies",
-            value=median(found.usual),
-            unit="s",
-            target=f"< {JSON_TARGET_S:.0f} s",
-            met=median(found.usual) < JSON_TARGET_S,
+            f"a round of {scale.usual.entries:,} reports as JSON, of {scale.usual.brokers} proxies", usual,
+            "s", target=f"< {JSON_TARGET_S:.0f} s", met=usual < JSON_TARGET_S,
         ),
-        Row(what="the slowest round", value=max(found.seconds), unit="s"),
-        Row(what="of a round: until all reports stand on Kafka", value=median(found.writing), unit="s"),
-        Row(what="job: processor time", value=found.job_s / all_us, unit="us/entry"),
-        Row(what="broker beside it: processor time", value=found.broker_s / all_us, unit="us/entry"),
+        Row("the slowest round", max(found.seconds), "s"),
+        Row("of a round: until all reports stand on Kafka", median(found.writing), "s"),
+        Row("job: processor time", found.job_s / all_us, "us/entry"),
+        Row("broker beside it: processor time", found.broker_s / all_us, "us/entry"),
         Row(
-            what="reports of a round on the wire",
-            value=found.read / 1e6,
-            unit="MB",
-            baseline=PIP_BYTES / 1e6 * entries / 500_000,
-            baseline_what="estimate in PIP-82",
+            "reports of a round on the wire", found.read / 1e6, "MB",
+            baseline=PIP_BYTES / 1e6 * entries / 500_000, baseline_what="estimate in PIP-82",
         ),
-        Row(what="shares of a round on the wire", value=found.written / 1e6, unit="MB"),
+        Row("shares of a round on the wire", found.written / 1e6, "MB"),
         Row(
-            what="both together",
-            value=(found.read + found.written) / 1e6,
-            unit="MB",
-            target=f"<= {TARGET_BYTES / 1e6:.0f} MB",
-            met=found.read + found.written <= TARGET_BYTES,
+            "both together", wire / 1e6, "MB",
+            target=f"<= {TARGET_BYTES / 1e6:.0f} MB", met=wire <= TARGET_BYTES,
         ),
-        Row(what="checkpoint on disk, with earlier batches", value=found.disk / 1e6, unit="MB"),
-        Row(what="JVM, most memory resident", value=found.jvm / 1e6, unit="MB"),
-        Row(what="Python workers together, most memory resident", value=found.python / 1e6, unit="MB"),
-        Row(what="both together at their peaks", value=(found.jvm + found.python) / 1e6, unit="MB"),
+        Row("checkpoint on disk, with earlier batches", found.disk / 1e6, "MB"),
+        Row("JVM, most memory resident", found.jvm / 1e6, "MB"),
+        Row("Python workers together, most memory resident", found.python / 1e6, "MB"),
+        Row("both together at their peaks", (found.jvm + found.python) / 1e6, "MB"),
         Row(
-            what="both together at their peaks, memory that workers share counted once",
-            value=held / 1e6,
-            unit="MB",
-            target="< 2 GiB",
-            met=held < TARGET_MEMORY,
+            "both together at their peaks, memory that workers share counted once", held / 1e6, "MB",
+            target="< 2 GiB", met=held < TARGET_MEMORY,
         ),
-    ]
+    ]  # fmt: skip
 
 
 def _notes(scale: _Scale) -> list[str]:

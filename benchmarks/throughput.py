@@ -101,9 +101,7 @@ def _stack(folder: Path, load: Load) -> Stack:
 
 def _settings(batch: int) -> JobSettings:
     """Of the job that is measured, with so many records in a batch."""
-    return JobSettings(
-        profile=Profile.THROUGHPUT, shuffle_partitions=PARTITIONS, max_events_per_batch=batch
-    )
+    return JobSettings(profile=Profile.THROUGHPUT, shuffle_partitions=PARTITIONS, max_events_per_batch=batch)
 
 
 def _job(stack: Stack, load: Load, principals: int, progress: Progress, begin: float) -> CaughtUp:
@@ -147,12 +145,9 @@ def _idiom(source: Source, scale: _Scale) -> float:
         ensure_topics(Cluster(source.bootstrap, topics), partitions=PARTITIONS)
         produce(source.bootstrap, topics.requests, requests(count, scale.principals, name=name))
         query = start_idiom(
-            source.spark,
-            bootstrap=source.bootstrap,
-            topics=topics,
-            checkpoint=source.folder / f"checkpoint-idiom-{name}",
-            batch=scale.loads[0].batch,
-        )
+            source.spark, bootstrap=source.bootstrap, topics=topics,
+            checkpoint=source.folder / f"checkpoint-idiom-{name}", batch=scale.loads[0].batch,
+        )  # fmt: skip
         finish(query, _LIMIT_S)
         took = sum(seconds for seconds, _ in progress_of(query))
     return took / scale.idiom

@@ -13,7 +13,6 @@ import traceback
 from contextlib import nullcontext
 from datetime import UTC, datetime
 from pathlib import Path
-from types import FrameType
 
 import orjson
 
@@ -26,7 +25,7 @@ from benchmarks.kit.result import to_line
 def main(package: str, folder: str, *words: str) -> int:
     """Run benchmarks one after the other; returns the exit status."""
     # As an exception a request to stop runs every `with` to its end, so that nothing is left running.
-    signal.signal(signal.SIGTERM, _stop)
+    signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
     smoke, names = "--smoke" in words, [word for word in words if word != "--smoke"]
     failed = False
     with sharing(Path(tempfile.mkdtemp())) if smoke else nullcontext():
@@ -60,10 +59,6 @@ def _run(package: str, name: str, smoke: bool) -> dict[str, object]:
         "versions": versions(),
     }
     return to_line(result, about)
-
-
-def _stop(number: int, frame: FrameType | None) -> None:
-    raise SystemExit(128 + number)
 
 
 if __name__ == "__main__":

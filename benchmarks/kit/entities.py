@@ -96,12 +96,9 @@ def listed(stack: Stack, entities: int) -> Listed:
     begun = time.monotonic()
     _ask(f"{ready['admin']}/weir/v1/entities/{rows[0]['law']}/{quote(rows[0]['entity'], safe='')}")
     found = Listed(
-        entities=total,
-        first_s=first_s,
-        page_s=median(pages),
-        entity_s=time.monotonic() - begun,
+        entities=total, first_s=first_s, page_s=median(pages), entity_s=time.monotonic() - begun,
         peak=peak_bytes(ready["pid"]),
-    )
+    )  # fmt: skip
     stack.stop("admin")
     return found
 

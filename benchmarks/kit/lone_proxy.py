@@ -57,24 +57,10 @@ def _context(requests: Sender, soon: Callable[[Callable[[], None]], object]) -> 
         function()
 
     return Context(
-        proxy_id="bench",
-        settings=settings,
-        metrics=Metrics(settings.metric_subjects_max),
-        topics=Topics(),
-        connection={},
-        clock=clock,
-        brokers_ms=clock.wall_ms,
-        policies=Policies(clock.wall_ms),
-        membership=Membership("bench", "kafka", clock.wall_ms, lambda: None),
-        requests=requests,
-        send_usage=requests.send,
-        send_usage_pack=lambda _value, _key: True,
-        send_action=requests.send,
-        soon=soon,
-        call_later=at_once,
-        call_at=at_once,
-        in_loop=lambda function: function(),
-        ask_for_a_sign=lambda: None,
-        upstreams=NoUpstreams(),
-        connections=tuple,
-    )
+        proxy_id="bench", settings=settings, metrics=Metrics(settings.metric_subjects_max), topics=Topics(),
+        connection={}, clock=clock, brokers_ms=clock.wall_ms, policies=Policies(clock.wall_ms),
+        membership=Membership("bench", "kafka", clock.wall_ms, lambda: None), requests=requests,
+        send_usage=requests.send, send_usage_pack=lambda _value, _key: True, send_action=requests.send,
+        soon=soon, call_later=at_once, call_at=at_once, in_loop=lambda function: function(),
+        ask_for_a_sign=lambda: None, upstreams=NoUpstreams(), connections=tuple,
+    )  # fmt: skip

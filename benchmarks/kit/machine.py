@@ -27,12 +27,9 @@ def machine() -> dict[str, Any]:
     """Model of the processor, cores this process may use, memory, kernel, and how fast it is just now."""
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     return {
-        "cpu": _cpu_model(),
-        "cores": len(os.sched_getaffinity(0)),
-        "memory_gib": round(memory / 2**30, 1),
-        "kernel": platform.release(),
-        "loop_ms": loop_ms(),
-    }
+        "cpu": _cpu_model(), "cores": len(os.sched_getaffinity(0)), "memory_gib": round(memory / 2**30, 1),
+        "kernel": platform.release(), "loop_ms": loop_ms(),
+    }  # fmt: skip
 
 
 def loop_ms() -> float:

@@ -143,7 +143,8 @@ def compact(rows: Sequence[Line]) -> str:
                 for same in case.values()
             ]
             table[name].append(_cell([", ".join(each) for each in own]))
-    return markdown({_head(name, common.get(name, "")): cells for name, cells in table.items()})
+    heads = [f"{name} (aim: {common[name]})" if common.get(name) else name for name in table]
+    return markdown(dict(zip(heads, table.values(), strict=True)))
 
 
 def _cases(rows: Sequence[Line], figures: Container[str]) -> dict[str, dict[str, list[Line]]]:
@@ -201,10 +202,6 @@ def _is_beside(row: Line, name: str) -> bool:
 
 def _is_told(row: Line) -> bool:
     return bool(row["target"]) or row["baseline"] is not None
-
-
-def _head(name: str, target: str) -> str:
-    return f"{name} (aim: {target})" if target else name
 
 
 def _against(row: Line, common: str) -> str:

@@ -111,8 +111,13 @@ class _Run:
             self._out(name).unlink(missing_ok=True)
         command = [sys.executable, "-m", "benchmarks.kit.alone", options.package, str(self._folder)]
         command += [*(["--smoke"] if options.smoke else []), *self._names]
-        environment = _environment(self._folder, options.smoke)
-        self._child = Child(self._names[0], command, log=None, env=environment)
+        # Spark's Python workers import the benchmarks too, and inherit the path from here.
+        paths = [str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])]
+        own = {"TMPDIR": str(self._folder), "PYTHONPATH": os.pathsep.join(paths)}
+        if options.smoke:
+            # Java's second compiler pays only in minutes; without it a smoke run takes half the processor.
+            own["SPARK_SUBMIT_OPTS"] = "-XX:TieredStopAtLevel=1"
+        self._child = Child(self._names[0], command, log=None, env=own)
         self._own.callback(self._child.stop, STOP_LIMIT_S)
         self._child.start()
 
@@ -164,14 +169,6 @@ def _folder(name: str, options: Options) -> Iterator[Path]:
         yield temporary
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
-
-
-def _environment(folder: Path, smoke: bool) -> dict[str, str]:
-    # Spark's Python workers import the benchmarks too, and inherit the path from here.
-    paths = [str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])]
-    own = {"TMPDIR": str(folder), "PYTHONPATH": os.pathsep.join(paths)}
-    # Java's second compiler pays only in a run of minutes; without it a smoke run takes half the processor.
-    return {**own, **({"SPARK_SUBMIT_OPTS": "-XX:TieredStopAtLevel=1"} if smoke else {})}
 
 
 def _limit_s(name: str, options: Options) -> float:

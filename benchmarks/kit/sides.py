@@ -52,9 +52,7 @@ class Tls:
             str(folder / name) for name in ("ca.pem", "proxy.pem", "proxy.key", "broker.keystore.pem")
         )
         client = folder / "client.properties"
-        client.write_text(
-            f"security.protocol=SSL\nssl.truststore.type=PEM\nssl.truststore.location={ca}\n"
-        )
+        client.write_text(f"security.protocol=SSL\nssl.truststore.type=PEM\nssl.truststore.location={ca}\n")
         return cls(ca=ca, certificate=certificate, key=key, broker=broker, client=client)
 
     @property

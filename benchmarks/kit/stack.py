@@ -2,7 +2,7 @@
 
 import tempfile
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, Final, Self
@@ -203,20 +203,21 @@ class Stack:
             text = fetch(url, _SCRAPE_LIMIT_S)
         except OSError as error:
             raise WeirError(f"{name} does not answer at {url}: {error}") from error
-        return dict(_samples(text))
+        return {
+            (sample.name, tuple(sorted(sample.labels.items()))): sample.value
+            for family in text_string_to_metric_families(text)
+            for sample in family.samples
+        }
 
     def _start(self, name: str, words: list[str], command: str | None = None) -> Part:
         if name in self.parts:
             raise WeirError(f"{name} runs already")
         common = ["--kafka", self.bootstrap, "--settings", str(self._settings_file)]
         part = Part(
-            command or name,
-            [*common, "--metrics", f"{HOST}:0", *words],
-            log=self.folder / "logs" / f"{name}.log",
-            run_dir=self.folder / "run" / name,
-            start_s=START_LIMIT_S,
-            restarts_max=1,
-        )
+            command or name, [*common, "--metrics", f"{HOST}:0", *words],
+            log=self.folder / "logs" / f"{name}.log", run_dir=self.folder / "run" / name,
+            start_s=START_LIMIT_S, restarts_max=1,
+        )  # fmt: skip
         self.parts[name] = part
         part.start()
         return part
@@ -236,9 +237,3 @@ def _listening(address: str) -> int:
     port = f":{int(address.rpartition(':')[2]):04X}"
     sockets = [line.split()[1:4] for line in Path("/proc/net/tcp").read_text().splitlines()[1:]]
     return sum(local.endswith(port) and state == _LISTEN for local, _, state in sockets)
-
-
-def _samples(text: str) -> Iterator[tuple[tuple[str, Labels], float]]:
-    for family in text_string_to_metric_families(text):
-        for sample in family.samples:
-            yield (sample.name, tuple(sorted(sample.labels.items()))), sample.value

@@ -50,14 +50,9 @@ class EventLink:
         self._principals = principals
         properties = {"bootstrap.servers": bootstrap}
         self._reports = Reports(
-            properties,
-            topics.requests,
-            events_max=100_000,
-            event_timeout_ms=_LATE_MS,
-            metrics=Metrics(1),
-            refused=lambda _event_id: None,
-            learn=lambda _record_ms, _arrived_ms: None,
-        )
+            properties, topics.requests, events_max=100_000, event_timeout_ms=_LATE_MS, metrics=Metrics(1),
+            refused=lambda _event_id: None, learn=lambda _record_ms, _arrived_ms: None,
+        )  # fmt: skip
         self._tail = decisions_tail(properties, topics.decisions, {READER.type: READER}, self._deliver)
 
     async def __aenter__(self) -> Self:
@@ -136,7 +131,12 @@ class Client:
     def ask(self, number: int) -> None:
         """Send one request."""
         place = number % CONNECTIONS
-        frame = _create_topics(number, self._dry)
+        api, version = messages.CreateTopicsRequest, _VERSION
+        own = {"name": f"latency-{number}", "num_partitions": 1, "replication_factor": 1}
+        topics = [api.CreatableTopic(version=version, **own)]
+        message: Any = api(version=version, topics=topics, timeout_ms=10_000, validate_only=self._dry)
+        message.with_header(number % 2**31, "bench")
+        frame = bytes(message.encode(header=True))
         self._sent[place].append((number, time.perf_counter()))
         self._writers[place].write(struct.pack(">i", len(frame)) + frame)
 
@@ -147,7 +147,8 @@ class Client:
             frame = await reader.readexactly(length)
             number, begun = sent.popleft()
             self.latencies[number] = (time.perf_counter() - begun) * 1000
-            self.refused += _error_of(frame) != 0
+            answer: Any = messages.CreateTopicsResponse.decode(frame, version=_VERSION, header=True)
+            self.refused += answer.topics[0].error_code != 0
 
 
 async def drive(asker: Asker, rate: float, seconds: float, first: int, look: Callable[[float], None]) -> int:
@@ -189,18 +190,3 @@ async def settled(asker: Asker, numbers: range) -> list[float]:
             )
         await asyncio.sleep(_POLL_S)
     return [asker.latencies[number] for number in numbers]
-
-
-def _create_topics(number: int, dry: bool) -> bytes:
-    request = messages.CreateTopicsRequest
-    topic: Any = request.CreatableTopic(
-        version=_VERSION, name=f"latency-{number}", num_partitions=1, replication_factor=1
-    )
-    message: Any = request(version=_VERSION, topics=[topic], timeout_ms=10_000, validate_only=dry)
-    message.with_header(number % 2**31, "bench")
-    return bytes(message.encode(header=True))
-
-
-def _error_of(frame: bytes) -> int:
-    answer: Any = messages.CreateTopicsResponse.decode(frame, version=_VERSION, header=True)
-    return int(answer.topics[0].error_code)

@@ -7,7 +7,6 @@ from typing import Final
 
 from benchmarks.kit.lone_proxy import lone_coordinator
 from benchmarks.load.events import POLICIES, SEED, user
-from enforcer.laws.mutation.coordinator import QuotaCoordinator
 from enforcer.laws.mutation.request import Decision, Request
 from streaming.contract.errors import WeirError
 
@@ -27,18 +26,19 @@ def decisions_us(count: int, principals: int) -> list[float]:
     Raises:
         WeirError: one was not decided at once.
     """
-    coordinator = _coordinator()
+    # As in the proxy's loop: what was put off is done later, here by hand.
+    waiting: deque[object] = deque(maxlen=1)
+    coordinator = lone_coordinator(POLICIES, waiting.append)
+    coordinator.begin()
+    coordinator.local_decisions.set_proxies(1)
+    coordinator.local_decisions.blind = False
     draw, clock, took = random.Random(SEED), time.perf_counter_ns, []
     for number in range(-_WARM, count):
         name = user(draw.randrange(principals))
         request = Request(
-            user=name,
-            client_id="app",
-            api="CreateTopics",
-            api_version=7,
-            strict=True,
+            user=name, client_id="app", api="CreateTopics", api_version=7, strict=True,
             items={f"topic-{number}": 1},
-        )
+        )  # fmt: skip
         quota = coordinator.quota(name, "app")
         if quota is None:
             raise WeirError(f"no quota for {name}")
@@ -56,14 +56,3 @@ def decisions_us(count: int, principals: int) -> list[float]:
 
 def _ignore(_told: bool | Decision | None) -> None:
     """Nobody waits."""
-
-
-def _coordinator() -> QuotaCoordinator:
-    """A lone proxy's, that has read back all there is."""
-    # As in the proxy's loop: what was put off is done later, here by hand.
-    waiting: deque[object] = deque(maxlen=1)
-    coordinator = lone_coordinator(POLICIES, waiting.append)
-    coordinator.begin()
-    coordinator.local_decisions.set_proxies(1)
-    coordinator.local_decisions.blind = False
-    return coordinator

@@ -44,10 +44,6 @@ class LawLoad:
     packed_ns: float | None = None
 
 
-def _requests(count: int) -> list[bytes]:
-    return [value for _, value in requests(count, _SUBJECTS, ts=True)]
-
-
 def _reports(count: int) -> list[bytes]:
     """Each round every broker reports each group once."""
     routes = _GROUPS * _BROKERS
@@ -109,13 +105,10 @@ _BACKLOG: Final = {"limitSize": 100_000, "policy": "consumer_backlog_eviction"}
 
 LOADS: Final[dict[str, LawLoad]] = {
     "mutation": LawLoad(
-        about=f"{_SUBJECTS:,} subjects in random order, one item a request",
-        part=machine(mutation.walk),
+        about=f"{_SUBJECTS:,} subjects in random order, one item a request", part=machine(mutation.walk),
         policies={"token_bucket": POLICIES, "sampled_rate": _SAMPLED},
-        make=_requests,
-        topic=Topics().requests,
-        targets_ns={"token_bucket": 100.0},
-        packed_ns=400.0,
+        make=lambda count: [value for _, value in requests(count, _SUBJECTS, ts=True)],
+        topic=Topics().requests, targets_ns={"token_bucket": 100.0}, packed_ns=400.0,
     ),
     "shares": LawLoad(
         about=f"{_GROUPS} groups of {_BROKERS} brokers; what a round's end costs is spread over its reports",
@@ -124,11 +117,8 @@ LOADS: Final[dict[str, LawLoad]] = {
         make=_reports,
     ),
     "dispatch": LawLoad(
-        about="1,000 subscriptions",
-        part=machine(dispatch.walk),
-        policies={"": {"namespaces.acme/orders": _RATE}},
-        make=_deliveries,
-        packed_ns=2_000.0,
+        about="1,000 subscriptions", part=machine(dispatch.walk),
+        policies={"": {"namespaces.acme/orders": _RATE}}, make=_deliveries, packed_ns=2_000.0,
     ),
     "concurrency": LawLoad(
         about="1,000 partitions",
@@ -147,5 +137,5 @@ LOADS: Final[dict[str, LawLoad]] = {
         make=_backlogs,
         packed_ns=100_000.0,
     ),
-}
+}  # fmt: skip
 """By the name of the law."""

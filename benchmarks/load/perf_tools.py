@@ -14,9 +14,7 @@ _MB: Final = 1_048_576
 _PRODUCED = re.compile(r"^(\d+) records sent, ([\d.]+) records/sec \(([\d.]+) MB/sec\)")
 
 
-def produce(
-    address: str, topic: str, *, count: int, record_bytes: int, client: Path | None = None
-) -> float:
+def produce(address: str, topic: str, *, count: int, record_bytes: int, client: Path | None = None) -> float:
     """Send records with one producer at its defaults, as fast as it can; returns MiB/s.
 
     Args:

@@ -71,14 +71,9 @@ class Cluster:
         counts = np.stack([use, use * 100, use // 2, use * 50], axis=1)
         throttled = np.stack([np.full(len(use), -1), times, *[np.full(len(use), -1)] * 2], axis=1)
         return report_rows(
-            id=f"{name}-usage-{number * 100}",
-            ts=self.begin(number) + broker,
-            broker=name,
-            period_ms=ROUND_MS,
-            groups=group_names(groups),
-            counts=counts,
-            throttled_ms=throttled,
-        )
+            id=f"{name}-usage-{number * 100}", ts=self.begin(number) + broker, broker=name,
+            period_ms=ROUND_MS, groups=group_names(groups), counts=counts, throttled_ms=throttled,
+        )  # fmt: skip
 
     def begin(self, number: int) -> int:
         """When round `number` begins, ms."""

@@ -32,9 +32,7 @@ _BROKER_PORTS: Final = 3
 def built() -> bool:
     """Whether its jars are here and our main class is compiled."""
     made = _CLASSES / "Kroxylicious.class"
-    return (
-        (_JARS / ".fetched").exists() and made.exists() and _SOURCE.stat().st_mtime <= made.stat().st_mtime
-    )
+    return (_JARS / ".fetched").exists() and made.exists() and _SOURCE.stat().st_mtime <= made.stat().st_mtime
 
 
 def build() -> None:
@@ -53,9 +51,7 @@ def build() -> None:
     _run([compiler, "-cp", f"{_JARS}/*", "-d", str(_CLASSES), str(_SOURCE)], _COMPILE_LIMIT_S)
 
 
-def kroxylicious(
-    kafka: str, folder: Path, tls: Tls | None = None
-) -> AbstractContextManager[tuple[int, str]]:
+def kroxylicious(kafka: str, folder: Path, tls: Tls | None = None) -> AbstractContextManager[tuple[int, str]]:
     """Run it in front of a cluster.
 
     Args:

@@ -121,17 +121,12 @@ def gubernator(folder: Path) -> Iterator[Service]:
     """One node without tracing, which is on by default and costs it much."""
     address, gossip = f"{HOST}:{free_port()}", f"{HOST}:{free_port()}"
     environment = {
-        "GUBER_GRPC_ADDRESS": address,
-        "GUBER_HTTP_ADDRESS": f"{HOST}:{free_port()}",
-        "GUBER_ADVERTISE_ADDRESS": address,
-        "GUBER_MEMBERLIST_ADDRESS": gossip,
-        "GUBER_MEMBERLIST_BIND_ADDRESS": gossip,
-        "GUBER_MEMBERLIST_KNOWN_NODES": gossip,
-        "GUBER_CACHE_SIZE": str(_GUBERNATOR_CACHE),
-        "GUBER_LOG_LEVEL": "error",
-        "OTEL_TRACES_EXPORTER": "none",
-        "OTEL_TRACES_SAMPLER": "always_off",
-    }
+        "GUBER_GRPC_ADDRESS": address, "GUBER_HTTP_ADDRESS": f"{HOST}:{free_port()}",
+        "GUBER_ADVERTISE_ADDRESS": address, "GUBER_MEMBERLIST_ADDRESS": gossip,
+        "GUBER_MEMBERLIST_BIND_ADDRESS": gossip, "GUBER_MEMBERLIST_KNOWN_NODES": gossip,
+        "GUBER_CACHE_SIZE": str(_GUBERNATOR_CACHE), "GUBER_LOG_LEVEL": "error",
+        "OTEL_TRACES_EXPORTER": "none", "OTEL_TRACES_SAMPLER": "always_off",
+    }  # fmt: skip
     with ExitStack() as running:
         process = _start(running, folder, GUBERNATOR.name, [str(GUBERNATOR.path)], environment)
         service = Service(api=GUBERNATOR.name, address=address, processes=[process])

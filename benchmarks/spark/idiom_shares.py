@@ -91,16 +91,9 @@ def _close(group: str, number: int, members: dict[str, list[Any]]) -> list[bytes
     for name, (share,) in zip(names, shares.tolist(), strict=True):
         members[name][2] = share
         decision = {
-            "type": "share",
-            "id": f"{group}/{name}@{number}",
-            "ts": (number + 1) * ROUND_MS,
-            "group": group,
-            "broker": name,
-            "round": number,
-            "usage": {_DIMENSION: members[name][0]},
-            "limits": {_DIMENSION: share},
-            "shadow": False,
-            "ttl_ms": 3 * ROUND_MS,
-        }
+            "type": "share", "id": f"{group}/{name}@{number}", "ts": (number + 1) * ROUND_MS, "group": group,
+            "broker": name, "round": number, "usage": {_DIMENSION: members[name][0]},
+            "limits": {_DIMENSION: share}, "shadow": False, "ttl_ms": 3 * ROUND_MS,
+        }  # fmt: skip
         values.append(orjson.dumps(decision))
     return values

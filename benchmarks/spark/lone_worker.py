@@ -127,9 +127,7 @@ class LoneWorker:
         return sum(pc.sum(pc.binary_length(column)).as_py() or 0 for column in (keys, values))
 
 
-@cache
-def _warm() -> None:
-    warm_up()
+_warm: Final = cache(warm_up)
 
 
 def apart(work: Callable[P, T], *args: P.args, **named: P.kwargs) -> T:

@@ -84,11 +84,7 @@ class Source:
 
 def stages(source: Source) -> dict[str, Callable[[], DataFrame]]:
     """What is measured, by name, each with all that the ones before it have."""
-    return {
-        "Kafka in": source.records,
-        "routing key, shuffle": source.shuffled,
-        "operator": source.decided,
-    }
+    return {"Kafka in": source.records, "routing key, shuffle": source.shuffled, "operator": source.decided}
 
 
 def seconds_an_event(source: Source, name: str, make: Callable[[], DataFrame], limit_s: float) -> float:
@@ -167,12 +163,8 @@ def _records_by_shard(name: str, count: int, principals: int, shards: int) -> li
         values[shard_of(key.decode(), shards)].append(value)
     return [
         Records(
-            topic=[Topics().requests] * len(own),
-            partition=[0] * len(own),
-            offset=list(range(len(own))),
-            ts=[T0 + number // 10 for number in range(len(own))],
-            value=own,
-            broadcast=[False] * len(own),
+            topic=[Topics().requests] * len(own), partition=[0] * len(own), offset=list(range(len(own))),
+            ts=[T0 + number // 10 for number in range(len(own))], value=own, broadcast=[False] * len(own),
         )
         for own in values
-    ]
+    ]  # fmt: skip

@@ -41,15 +41,10 @@ def patient_of(
     nobody = Door(section="proxy", address=NOWHERE, given=False)
     return Patient(
         cluster=Cluster(bootstrap=bootstrap, topics=TOPICS, client=client_of or {}),
-        doors=doors or {"proxy": nobody},
-        proxy=ProxySettings(**(proxy or {})),
-        pulsar=PulsarSettings(),
-        admin=AdminSettings(**(admin or {})),
-        http=HttpSettings(**(http or {})),
-        logins=logins or {},
-        settings_file=settings_file,
-        answers={metadata: brokers(), client: None, **(answers or {})},
-    )
+        doors=doors or {"proxy": nobody}, proxy=ProxySettings(**(proxy or {})), pulsar=PulsarSettings(),
+        admin=AdminSettings(**(admin or {})), http=HttpSettings(**(http or {})), logins=logins or {},
+        settings_file=settings_file, answers={metadata: brokers(), client: None, **(answers or {})},
+    )  # fmt: skip
 
 
 def told(found: Iterator[Finding]) -> list[tuple[str, str]]:

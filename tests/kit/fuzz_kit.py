@@ -75,8 +75,13 @@ def _seed(one: Exchange, *, answer: bool) -> Seed:
 
 def mutated(rng: Random, seed: Seed) -> bytes:
     """The message with one to three things wrong with it; its own length is not among them."""
-    edits = [_edit(rng, seed) for _ in range(rng.choice((1, 1, 1, 2, 3)))]
-    data = _applied(seed.data, [edit for edit in edits if edit])
+    edits = [edit for edit in (_edit(rng, seed) for _ in range(rng.choice((1, 1, 1, 2, 3)))) if edit]
+    data, limit = seed.data, len(seed.data) + 1
+    # From the last to the first; one that reaches into a later one is left out.
+    for start, end, value in sorted(edits, key=lambda edit: edit[0], reverse=True):
+        if end < limit and len(data) + len(value) < _GROWN_BYTES_MAX:
+            data = data[:start] + value + data[end:]
+            limit = start + 1
     if rng.random() < 0.25:
         data = rng.choice(_WHOLE)(rng, data)
     return data
@@ -133,16 +138,6 @@ def pieces(rng: Random, data: bytes) -> list[bytes]:
         return [few[at : at + 1] for at in range(len(few))] + ([data[40:]] if data[40:] else [])
     cuts = sorted(rng.randrange(len(data) + 1) for _ in range(rng.randrange(1, 6)))
     return [data[start:end] for start, end in zip([0, *cuts], [*cuts, len(data)], strict=True) if end > start]
-
-
-def _applied(data: bytes, edits: list[Edit]) -> bytes:
-    """The edits from the last to the first; one that reaches into a later one is left out."""
-    limit = len(data) + 1
-    for start, end, value in sorted(edits, key=lambda edit: edit[0], reverse=True):
-        if end < limit and len(data) + len(value) < _GROWN_BYTES_MAX:
-            data = data[:start] + value + data[end:]
-            limit = start + 1
-    return data
 
 
 def _edit(rng: Random, seed: Seed) -> Edit | None:
@@ -226,14 +221,6 @@ def _tag_section(rng: Random) -> bytes:
     return rng.choice(_VARINTS) + rng.choice((b"", b"\0", b"\0\0", rng.choice(_VARINTS)))
 
 
-def _cut(rng: Random, data: bytes) -> bytes:
-    return data[: rng.randrange(len(data) + 1)]
-
-
-def _extended(rng: Random, data: bytes) -> bytes:
-    return data + rng.choice((b"\0", b"\1", b"\xff", rng.randbytes(rng.randrange(1, 40))))
-
-
 def _flipped(rng: Random, data: bytes) -> bytes:
     changed = bytearray(data)
     for _ in range(min(len(data), rng.choice((1, 1, 2, 8)))):
@@ -241,9 +228,10 @@ def _flipped(rng: Random, data: bytes) -> bytes:
     return bytes(changed)
 
 
-def _spliced(rng: Random, data: bytes) -> bytes:
-    """The head of one message and the body of another."""
-    return data[:HEAD_BYTES] + rng.choice(seeds().requests).data[HEAD_BYTES:]
-
-
-_WHOLE: tuple[Callable[[Random, bytes], bytes], ...] = (_cut, _extended, _flipped, _spliced)
+_WHOLE: tuple[Callable[[Random, bytes], bytes], ...] = (
+    lambda rng, data: data[: rng.randrange(len(data) + 1)],
+    lambda rng, data: data + rng.choice((b"\0", b"\1", b"\xff", rng.randbytes(rng.randrange(1, 40)))),
+    _flipped,
+    # The head of one message and the body of another.
+    lambda rng, data: data[:HEAD_BYTES] + rng.choice(seeds().requests).data[HEAD_BYTES:],
+)

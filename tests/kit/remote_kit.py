@@ -216,5 +216,3 @@ REMOTES: Final[dict[str, type[Remote]]] = {"hdfs": Hdfs, "s3a": Minio}
 
 def _user() -> str:
     return os.environ.get("HADOOP_USER_NAME") or os.environ.get("USER") or Path.home().owner()
-
-

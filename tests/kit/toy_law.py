@@ -77,19 +77,11 @@ def total(totals: dict[str, Any], decision: Decision) -> None:
 
 
 SPEC = LawSpec(
-    name="hearts",
-    number=9,
-    table=Hearts,
-    readers={"beat": beat},
-    events=(Beat,),
-    routing_key=lambda event, timeline: str(event.heart),
-    key_column="heart",
-    sections=frozenset(),
-    decision=FORM,
-    warm_up=WarmUp(policies={}, batches=[[{"type": "beat", "heart": "h"}]]),
-    line=line,
+    name="hearts", number=9, table=Hearts, readers={"beat": beat}, events=(Beat,),
+    routing_key=lambda event, timeline: str(event.heart), key_column="heart", sections=frozenset(),
+    decision=FORM, warm_up=WarmUp(policies={}, batches=[[{"type": "beat", "heart": "h"}]]), line=line,
     total=total,
-)
+)  # fmt: skip
 LAWS.add(SPEC)
 
 

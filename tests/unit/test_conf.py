@@ -67,10 +67,7 @@ def test_metrics_are_listed() -> None:
     assert sorted(documented_rows()) == sorted(declared)
 
 
-PAGES = sorted([ROOT / "README.md", *(ROOT / "docs").glob("*.md")])
-
-
-@each("page", PAGES)
+@each("page", sorted([ROOT / "README.md", *(ROOT / "docs").glob("*.md")]))
 def test_pages_name_files_that_are_there(page: Path) -> None:
     """A path or a file's name in a page leads a reader to exactly that."""
     there = {path.relative_to(ROOT).as_posix() for path in ROOT.glob("[!.]*/**/*.py")}
@@ -79,10 +76,7 @@ def test_pages_name_files_that_are_there(page: Path) -> None:
     assert [name for name in named if not any(end.endswith(f"/{name}") for end in ends)] == []
 
 
-LINKING = sorted([ROOT / "README.md", *(ROOT / "docs").rglob("*.md"), *(ROOT / "compose").glob("*.md")])
-
-
-@each("page", LINKING)
+@each("page", sorted([ROOT / "README.md", *(ROOT / "docs").rglob("*.md"), *(ROOT / "compose").glob("*.md")]))
 def test_links_lead_to_pages_and_sections(page: Path) -> None:
     """Each link within the repository: its file is there, and so is the heading that it names."""
     for link in re.findall(r"\]\((?!https?://)([^)\s]+)\)", page.read_text()):

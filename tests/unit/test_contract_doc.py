@@ -28,7 +28,6 @@ _FENCE: Final = re.compile(r"^```(\w*)\n", re.MULTILINE)
 _SETTING: Final = re.compile(rf"`({'|'.join(name for name, _ in SECTIONS)})\.(\w+)(?:: \w+)?`")
 _COMMAND: Final = re.compile(r"`(weir(?: [a-z][a-z-]*)+)((?: [^`]*)?)`")
 _CITED: Final = re.compile(r"docs/(\w+\.md) (\d(?:\.\d)?)")
-_CODE: Final = ("streaming", "enforcer", "weir", "benchmarks", "tests")
 _TYPES: Final = (
     "request", "refund", "alive", "policy", "group_usage", "tick", "dispatch_usage", "latency", "backlog",
 )  # fmt: skip
@@ -177,7 +176,10 @@ def test_commands_that_the_page_names_exist() -> None:
         if names[0] == "is":  # the line that says that the stack is ready
             continue
         assert names[0] in COMMANDS
-        helps = _help(parser, names)
+        own: Any = parser
+        for name in names:
+            own = next(action.choices for action in own._actions if isinstance(action.choices, dict))[name]
+        helps = own.format_help()
         for option in re.findall(r"--[a-z-]+", rest):
             assert option in helps, f"{words} {option}"
 
@@ -186,7 +188,7 @@ def test_sections_that_the_code_cites_exist() -> None:
     """`docs/contract.md 3.2` in a comment leads to a heading with that number."""
     cited = {
         found
-        for folder in _CODE
+        for folder in ("streaming", "enforcer", "weir", "benchmarks", "tests")
         for file in (ROOT / folder).rglob("*.py")
         for found in _CITED.findall(file.read_text())
     }
@@ -194,11 +196,3 @@ def test_sections_that_the_code_cites_exist() -> None:
     for page, number in cited:
         heading = rf"^##+ {re.escape(number)}\.? "
         assert re.search(heading, (ROOT / "docs" / page).read_text(), re.MULTILINE), f"{page} {number}"
-
-
-def _help(parser: Any, names: list[str]) -> str:
-    for name in names:
-        choices = next(action.choices for action in parser._actions if isinstance(action.choices, dict))
-        parser = choices[name]
-    text: str = parser.format_help()
-    return text

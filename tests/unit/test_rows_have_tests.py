@@ -13,7 +13,6 @@ import pytest
 import yaml
 
 ROOT = Path(__file__).resolve().parents[2]
-TESTS = ROOT / "tests"
 
 
 def cells(line: str) -> list[str]:
@@ -47,7 +46,7 @@ def test_every_row_names_its_tests(page: str, least: int) -> None:
             rows += 1
             named = re.findall(r"`([^`]+)`", row[-1])
             whole = len(row) == len(header) and ", ".join(f"`{name}`" for name in named) == row[-1]
-            if not (named and whole and all(has_tests(TESTS / name) for name in named)):
+            if not (named and whole and all(has_tests(ROOT / "tests" / name) for name in named)):
                 wrong.append(row)
     assert wrong == [] and rows > least
 

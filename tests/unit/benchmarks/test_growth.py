@@ -16,11 +16,6 @@ from streaming.contract.errors import WeirError
 from streaming.job import schemas
 
 
-def requests(first: int, count: int) -> list[tuple[int, bytes]]:
-    """As packed records, of as many principals."""
-    return [(schemas.PACKED_EVENT, value) for value in packed_by(np.arange(first, first + count), name="t")]
-
-
 def test_a_round_comes_out_of_the_lone_worker(tmp_path: Path) -> None:
     """All shares of both shards leave with the tick, none before; the next round finds its state."""
     cluster, worker = Cluster(groups=200, brokers=10, spread=5), LoneWorker(tmp_path, rounds.POLICIES, 2)
@@ -38,7 +33,9 @@ def test_state_is_what_the_newest_batch_names(tmp_path: Path) -> None:
     """Segments count, those that were merged into others do not; it grows with those known."""
     worker, sizes = LoneWorker(tmp_path, POLICIES, 1), []
     for number in range(5):
-        taken = worker.take(requests(number * 3000, 3000), T0 + number)
+        who = np.arange(number * 3000, (number + 1) * 3000)
+        packed = [(schemas.PACKED_EVENT, value) for value in packed_by(who, name="t")]
+        taken = worker.take(packed, T0 + number)
         assert taken.written > 3000 and taken.seconds > 0
         sizes.append(worker.state_bytes())
     there = sum(file.stat().st_size for file in tmp_path.rglob("*.arrow"))

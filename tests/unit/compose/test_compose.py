@@ -6,7 +6,6 @@ import shlex
 import shutil
 import subprocess
 import tomllib
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -63,12 +62,6 @@ def option(part: str, name: str) -> str:
 def test_a_copy_on_another_host_is_a_proxy_of_its_own() -> None:
     """Its name is made up there, of host and port."""
     assert "--id=" in words("proxy") and build_parser("proxy").parse_args(words("proxy")).id == ""
-
-
-def copied() -> Iterator[str]:
-    """What the Dockerfile takes from the repository."""
-    for sources in COPY.findall((FOLDER / "Dockerfile").read_text()):
-        yield from sources.split()
 
 
 def test_the_example_says_every_default() -> None:
@@ -239,7 +232,7 @@ def test_the_image_holds_every_package() -> None:
     """The Dockerfile copies what pyproject.toml installs, and .dockerignore lets all of it through."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())
     rooms = {package.split(".")[0] for package in project["tool"]["setuptools"]["packages"]}
-    sources = set(copied())
+    sources = {part for line in COPY.findall((FOLDER / "Dockerfile").read_text()) for part in line.split()}
     assert rooms <= sources
     let_in = {line[1:] for line in (ROOT / ".dockerignore").read_text().splitlines() if line.startswith("!")}
     assert sources == let_in

@@ -17,8 +17,6 @@ from enforcer.laws.mutation.local_decisions import LocalDecisions
 from enforcer.laws.mutation.waiting import PendingRequests
 from weir.logs import dump_lines
 
-Broken = Callable[..., Any]
-
 
 def nothing(*_: Any, **__: Any) -> None:
     """Instead of something."""
@@ -29,11 +27,6 @@ def never(*_: Any, **__: Any) -> bool:
     return False
 
 
-def admit_all(admission: Admission, _decision: Any) -> None:
-    """Whatever was decided."""
-    admission._settle("allow")
-
-
 def forget_the_batch(job: Job, begin: int, end: int, processed_ts: int) -> Any:
     """The state moves on though the batch is not over."""
     body, said = DECIDE(job, begin, end, processed_ts)
@@ -42,10 +35,10 @@ def forget_the_batch(job: Job, begin: int, end: int, processed_ts: int) -> Any:
 
 
 DECIDE = Job._decide
-PARTS: dict[str, tuple[str, Any, str, Broken]] = {
+PARTS: dict[str, tuple[str, Any, str, Callable[..., Any]]] = {
     "it gives nothing back": ("counted", QuotaCoordinator, "settle", nothing),
     "a batch is decided anew": ("decided", Job, "_decide", forget_the_batch),
-    "it admits what is refused": ("answered", Admission, "_decided", admit_all),
+    "it admits what is refused": ("answered", Admission, "_decided", lambda one, _: one._settle("allow")),
     "one that is cut off goes on": ("stops", Alive, "blind", never),
     "each takes itself to be alone": ("above", LocalDecisions, "set_proxies", nothing),
     "a dump does not say what was late": ("replayed", dump_lines.Annotator, "_mark", nothing),

@@ -103,23 +103,15 @@ def test_a_dumped_late_mark_is_obeyed(tmp_path: Path, policies: str) -> None:
 def test_the_summary_counts_events_and_charged_mutations(tmp_path: Path, policies: str) -> None:
     """Per subject: events by outcome, mutations admitted and charged, the longest throttle; dry runs 0."""
     events = write(
-        tmp_path / "e.jsonl",
-        request("a", 0, 12, 5),
-        request("b", 0, 7, strict=False),
-        request("c", 0, 3, validate_only=True),
-        request("d", 20_000, 2),
-        refund(20_000, 0, 4),
+        tmp_path / "e.jsonl", request("a", 0, 12, 5), request("b", 0, 7, strict=False),
+        request("c", 0, 3, validate_only=True), request("d", 20_000, 2), refund(20_000, 0, 4),
         request("e", 0, 3, user="bob"),
-    )
+    )  # fmt: skip
     summary = summarise(replay_local(policies, [events]).decisions)
     alice = {
-        "events": 4,
-        "allowed": 1,
-        "throttled": 1,
-        "rejected": 2,
-        "mutations": 21,
+        "events": 4, "allowed": 1, "throttled": 1, "rejected": 2, "mutations": 21,
         "longest_throttle_ms": 8000,
-    }
+    }  # fmt: skip
     assert summary["subjects"]["user=alice"] == alice
     assert summary["subjects"][""]["mutations"] == 3
 
@@ -133,7 +125,6 @@ def test_sums_of_the_summary_stop_at_64_bits(tmp_path: Path, policies: str) -> N
     assert summary["subjects"][""]["mutations"] == 2**63 - 1
 
 
-DELIVERY = {"topic": "t", "subscription": "s"}
 BACKLOG = {"topic": "t"}
 
 
@@ -150,7 +141,7 @@ BACKLOG = {"topic": "t"}
         ),
         (
             "dispatch",
-            [DELIVERY | {"throttle_time_ms": wait} for wait in (0, 900, 400)],
+            [{"topic": "t", "subscription": "s"} | {"throttle_time_ms": wait} for wait in (0, 900, 400)],
             {"t/s": {"events": 3, "throttled": 2, "longest_throttle_ms": 900}},
         ),
         (

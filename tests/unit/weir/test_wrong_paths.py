@@ -126,13 +126,6 @@ def paths(wrong: WrongPaths, purpose: str) -> dict[str, str]:
     }[purpose]
 
 
-def dealt(option: tuple[str, ...], wrong: WrongPaths, count: int) -> dict[str, str]:
-    """Each so-manieth of what is wrong for an option; for those of one purpose together, all."""
-    alike = [one for one in OPTIONS if one[2] == option[2]]
-    step = min(count, len(alike))
-    return dict(list(paths(wrong, option[2]).items())[alike.index(option) % step :: step])
-
-
 def run(words: list[str], capsys: pytest.CaptureFixture[str]) -> tuple[int, str]:
     """Exit status, and what is said."""
     capsys.readouterr()
@@ -156,7 +149,10 @@ def test_a_wrong_path_is_named_in_words(
     for name, content in good.items():
         (tmp_path / name).write_bytes(content)
     found = []
-    for kind, path in dealt(each, wrong, count).items():
+    # Each so-manieth of what is wrong for an option; for those of one purpose together, all.
+    alike = [one for one in OPTIONS if one[2] == each[2]]
+    step = min(count, len(alike))
+    for kind, path in list(paths(wrong, each[2]).items())[alike.index(each) % step :: step]:
         words = [*command.split(), *more, *([option] if option.startswith("-") else []), path]
         with wrong.written(path):
             status, said = run(words, capsys)

@@ -1,6 +1,5 @@
 """Who is ended when connections hold too much, and who has room for a large message."""
 
-
 from enforcer.core.metrics import Traffic
 from enforcer.host.budget import LARGE_BYTES, Budget, Seat, resident_bytes
 

@@ -8,8 +8,6 @@ import pytest
 
 from enforcer.host.descriptors import OF_NO_BROKER, PER_ADDRESS, PER_BROKER, Room
 
-Limits = tuple[int, int]
-
 OWN = 2 * PER_ADDRESS + OF_NO_BROKER
 """Of our own clients, which begin at two addresses."""
 
@@ -23,7 +21,7 @@ class FakeLimit:
         monkeypatch.setattr(resource, "setrlimit", self._set)
         monkeypatch.setattr(os, "listdir", lambda _path: ["fd"] * 10)
 
-    def _set(self, _which: int, limits: Limits) -> None:
+    def _set(self, _which: int, limits: tuple[int, int]) -> None:
         self.now = limits
 
 

@@ -25,7 +25,6 @@ from enforcer.host.doors.sources import Sources, TurnedAway
 LOOP = uvloop.new_event_loop
 FIRST = b"\0\0\0\x0a the first request"
 REQUIRED = {"proxy_protocol": "required"}
-Writer = asyncio.StreamWriter
 
 
 async def all_of(came: Came, data: bytes) -> None:
@@ -151,7 +150,7 @@ async def test_connections_of_one_address_are_bounded(announced: bool) -> None:
     """By that of the header, where there is one; a place that is left is free again."""
     async with Door(connections_per_address=2, **(REQUIRED if announced else {})) as door:
 
-        async def come(host: str) -> tuple[asyncio.StreamReader, Writer]:
+        async def come(host: str) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
             return await door.connect(text(host, 1) if announced else b"x")
 
         in_it = [await come(host) for host in ("2001:db8::1", "2001:db8::2")]

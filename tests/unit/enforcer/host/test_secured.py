@@ -27,12 +27,6 @@ KIB = 1 << 10
 LOOP = uvloop.new_event_loop
 
 
-class _Mallinfo(ctypes.Structure):
-    """What glibc's mallinfo2(3) tells."""
-
-    _fields_ = [(name, ctypes.c_size_t) for name in (*"abcdefg", "in_use", *"ij")]
-
-
 class Side(asyncio.Protocol):
     """One end of a connection, which notes what it is told."""
 
@@ -215,7 +209,8 @@ async def test_what_tls_keeps_of_what_was_read_is_counted(tmp_path: Path) -> Non
 async def test_an_idle_connection_keeps_what_is_counted(tmp_path: Path) -> None:
     """Nothing stays of a handshake that is not needed: for tickets OpenSSL would keep 16 KiB more."""
     libc = ctypes.CDLL(None)
-    libc.mallinfo2.restype = _Mallinfo
+    fields = [(name, ctypes.c_size_t) for name in (*"abcdefg", "in_use", *"ij")]  # of glibc's mallinfo2(3)
+    libc.mallinfo2.restype = type("Mallinfo", (ctypes.Structure,), {"_fields_": fields})
     authority, count = Authority(tmp_path), 100
     # Made before, since they are not counted.
     spare, sides = [Side() for _ in range(2 * count + 10)], list[Side]()

@@ -6,10 +6,8 @@ import httpx2
 import pytest
 from http_kit import TOPIC, Front, Seen, reply
 
-Sends = Callable[[Seen], httpx2.Response]
 
-
-def sent_on(location: str, status: int = 307) -> Sends:
+def sent_on(location: str, status: int = 307) -> Callable[[Seen], httpx2.Response]:
     """An upstream's answer that sends a request on."""
     return lambda _seen: reply(status, location=location)
 

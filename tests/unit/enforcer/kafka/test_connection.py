@@ -329,20 +329,13 @@ def reads_nothing(rig: Rig) -> None:
     rig.connection.pause_writing()
 
 
-def is_closed(rig: Rig) -> None:
-    """By the proxy, while its client still has the socket."""
-    rig.connection.end("stop")
-
-
-RATED = {"quotas[user=ANONYMOUS]": {"producer_byte_rate": 10_000}}
-
-
-@pytest.mark.parametrize("stop", [reads_nothing, is_closed])
+# The latter by the proxy, while its client still has the socket.
+@pytest.mark.parametrize("stop", [reads_nothing, lambda rig: rig.connection.end("stop")])
 def test_who_cannot_go_on_keeps_nobody_waiting(stop: Callable[[Rig], None]) -> None:
     """The one in front of a line of its account; the next one has its turn."""
     rich = Rig(joining_fraction=1.0, protect_topics=False)
     first, second = Rig(rich), Rig(rich)
-    rich.meter.set_policies(PolicySet(RATED))
+    rich.meter.set_policies(PolicySet({"quotas[user=ANONYMOUS]": {"producer_byte_rate": 10_000}}))
     frame, other = (produce(9, {TOPIC: [batch(1)]}, client_id=name)[0] for name in ("tests", "other"))
     large = produce(9, {TOPIC: [batch(1, size=50_000)]})[0]
     first.connection.data_received(opaque(1))

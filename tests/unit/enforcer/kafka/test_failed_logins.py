@@ -1,6 +1,5 @@
 """What becomes of logins that fail: when they are answered, and how long the next must wait."""
 
-
 import pytest
 from connection_kit import Rig, frames_of, opaque
 from kafka.protocol.sasl import SaslAuthenticateResponse

@@ -1,6 +1,5 @@
 """How a connection of the Pulsar proxy begins, and whose it is."""
 
-
 import pytest
 from each_kit import each
 from pulsar_rig import BROKER, MESSAGE, SEND, PulsarRig, Seeing, connect, connected

@@ -1,6 +1,5 @@
 """Topic names and the namespaces in them."""
 
-
 import pytest
 
 from streaming.contract.errors import WeirError
@@ -30,14 +29,10 @@ def test_patterns(pattern: str, topic: str, namespace: str | None) -> None:
 @pytest.mark.parametrize(
     "pattern",
     [
-        "",
-        "topic",
-        "tenant.topic",
-        "namespace.tenant.topic",
-        "tenantnamespace.topic",
+        "", "topic", "tenant.topic", "namespace.tenant.topic", "tenantnamespace.topic",
         "tenant.namespace.topic.topic",
     ],
-)
+)  # fmt: skip
 def test_a_wrong_pattern_is_refused(pattern: str) -> None:
     """At the start, with an example."""
     with pytest.raises(WeirError, match=r"tenant\.namespace\.topic"):

@@ -20,16 +20,9 @@ USAGE = {
     "usage": {"rg1": {**COUNTS, "topics": 3, "throttledMs": {"publishRateInMsgs": 120}}},
 }
 DISPATCH = {
-    "type": "dispatch_usage",
-    "broker": "b1",
-    "topic": "persistent://acme/orders/t1",
-    "subscription": "sub1",
-    "msgs": 11,
-    "bytes": 1100,
-    "entries": 11,
-    "backlog": True,
-    "avg_publish_entry_bytes": 100,
-}
+    "type": "dispatch_usage", "broker": "b1", "topic": "persistent://acme/orders/t1", "subscription": "sub1",
+    "msgs": 11, "bytes": 1100, "entries": 11, "backlog": True, "avg_publish_entry_bytes": 100,
+}  # fmt: skip
 
 
 def test_contract_example_of_group_usage() -> None:

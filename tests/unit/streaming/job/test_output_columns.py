@@ -15,13 +15,7 @@ from streaming.columns.outputs import DecisionRows, DecisionTexts, Outputs
 from streaming.columns.packed import CONTENT_TYPE, HEADER, is_packed, unpack
 from streaming.columns.records import Pack, Records
 from streaming.contract.topics import Topics
-from streaming.job.output_columns import (
-    NEVER,
-    RECORD_BYTES_MAX,
-    PackRule,
-    limit_record_size,
-    output_columns,
-)
+from streaming.job.output_columns import NEVER, RECORD_BYTES_MAX, PackRule, limit_record_size, output_columns
 from streaming.job.spark.counts import counts_of
 from streaming.laws.dispatch.table import DECISION
 from streaming.laws.name_hashes import partition_of

@@ -13,7 +13,6 @@ from streaming.kafka_io import topic_watch, weir_topics
 from streaming.kafka_io.topic_watch import TopicMetrics, TopicWatch
 from streaming.kafka_io.weir_topics import Fault, TopicFault, TopicsSeen
 
-LOGGER = logging.getLogger("tests.topics")
 GONE = TopicFault(topic="weir.usage", fault=Fault.MISSING, what="weir.usage is not there", mend="make it")
 OTHER = TopicFault(topic="weir.policies", fault=Fault.PARTITIONS, what="3 partitions", mend="delete it")
 
@@ -34,7 +33,7 @@ class Watched:
         patch.setattr(topic_watch, "look", look)
         self.watch = TopicWatch(
             Cluster("127.0.0.1:1", topics_check_ms=100),
-            metrics=TopicMetrics(self.registry, "job"), logger=LOGGER,
+            metrics=TopicMetrics(self.registry, "job"), logger=logging.getLogger("tests.topics"),
             ids={"weir.requests": "old"}, on_replaced=self.told.append,
         )  # fmt: skip
 

@@ -39,7 +39,6 @@ SAMPLE = st.fixed_dictionaries(
 LISTED = st.tuples(
     st.none() | st.integers(-5, 5), st.sampled_from([1, 10**7, 3 * 10**8, 0]), COUNTS, st.booleans()
 ).map(list)
-SAMPLES = st.fixed_dictionaries({"samples": st.lists(LISTED, max_size=4)})
 LEDGER = st.fixed_dictionaries(
     {"id": st.integers(0, 6), "entries": COUNTS, "size": COUNTS}, optional={"closeTime": TIMES}
 )
@@ -84,7 +83,7 @@ def histories(draw: st.DrawFn, type: str) -> list[list[Event]]:
             event: Event = {"type": type, "id": f"e{number}", "ts": T0 + draw(st.integers(-2000, 70_000))}
             event |= {name: draw(values) for name, values in FIELDS[type].items()}
             if type == "latency":
-                event |= draw(SAMPLE | SAMPLES)
+                event |= draw(SAMPLE | st.fixed_dictionaries({"samples": st.lists(LISTED, max_size=4)}))
             for name, values in COMMON.items():
                 if draw(st.integers(0, 19)) == 0:
                     event[name] = draw(values)

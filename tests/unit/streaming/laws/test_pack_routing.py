@@ -151,12 +151,8 @@ def test_reports_of_many_records_are_cut_together_and_know_where_they_came_from(
     """As if each record were cut by itself: rows that cannot be used, and other columns, among them."""
     odd = {key: value for key, value in REPORT.items() if key != "ts"}
     values = [
-        packed(REPORTS[:3])[0],
-        b"rubbish",
-        packed(REPORTS[3:])[0],
-        packed([odd])[0],
-        packed(REPORTS)[0],
-    ]
+        packed(REPORTS[:3])[0], b"rubbish", packed(REPORTS[3:])[0], packed([odd])[0], packed(REPORTS)[0],
+    ]  # fmt: skip
     records = [
         Record(pa.py_buffer(value), number % 2, 10 + number, T0 + number)
         for number, value in enumerate(values)

@@ -1,7 +1,6 @@
 """Packed events through a shard's step: what their JSON objects would have given, row by row."""
 
 import base64
-from typing import Any
 
 import orjson
 import pyarrow as pa
@@ -28,15 +27,11 @@ def mutation(values: list[bytes], packs: list[bool]) -> Outputs:
     return decided("mutation", values, packs, StepContext(initial=POLICIES, fail_fast=True))
 
 
-def own_events(law: LawSpec) -> list[dict[str, Any]]:
-    """Events of a law that packed records may hold, from its warm-up."""
-    events = [dict(event) for batch in law.warm_up.batches for event in batch]
-    return [event for event in events if event["type"] in law.readers and "samples" not in event]
-
-
 @pytest.mark.parametrize("law", LAWS.by_name.values(), ids=LAWS.by_name)
 def test_every_law_decides_packed_events_as_their_objects(law: LawSpec) -> None:
-    events = [event | {"id": f"e{number}"} for number, event in enumerate(own_events(law))]
+    made = (event for batch in law.warm_up.batches for event in batch)
+    own = (event for event in made if event["type"] in law.readers and "samples" not in event)
+    events = [{**event, "id": f"e{number}"} for number, event in enumerate(own)]
     events.sort(key=lambda event: str(event["type"]))
     context = StepContext(initial=law.warm_up.policies, fail_fast=True)
     single = decided(law.name, json_of(events), [False] * len(events), context)

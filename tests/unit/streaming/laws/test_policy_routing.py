@@ -68,7 +68,6 @@ EVENTS: list[Event] = [
 CHANGES = st.sampled_from(list(VALUES)).flatmap(
     lambda path: st.sampled_from([None, *VALUES[path]]).map(lambda value: policy(0, path, value))
 )
-LOG = st.lists(st.tuples(st.integers(0, 20), st.sampled_from(EVENTS) | CHANGES), min_size=1, max_size=40)
 
 
 def by_shard(events: list[Event], initial: dict[str, Any]) -> list[bytes]:
@@ -97,7 +96,7 @@ def by_shard(events: list[Event], initial: dict[str, Any]) -> list[bytes]:
     return sorted(written)
 
 
-@given(LOG)
+@given(st.lists(st.tuples(st.integers(0, 20), st.sampled_from(EVENTS) | CHANGES), min_size=1, max_size=40))
 @tries(200)
 def test_shards_that_know_their_own_policies_decide_as_one_that_knows_all(log: list[Any]) -> None:
     """Of every section, set and removed at any time; the versions in decisions too."""

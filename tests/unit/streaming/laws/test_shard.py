@@ -21,12 +21,9 @@ from streaming.laws.shard import step
 Event = dict[str, Any]
 TOPIC = "persistent://t/n/x"
 PATH = {
-    "mutation": "quotas[user=alice]",
-    "shares": "resourcegroups.g",
-    "dispatch": "broker",
-    "concurrency": "backpressure.partitions.*",
-    "backlog": "namespaces.t/n",
-}
+    "mutation": "quotas[user=alice]", "shares": "resourcegroups.g", "dispatch": "broker",
+    "concurrency": "backpressure.partitions.*", "backlog": "namespaces.t/n",
+}  # fmt: skip
 OLD = {
     "mutation": quota(1, 10),
     "shares": {"publishRateInMsgs": 100},
@@ -41,7 +38,6 @@ NEW = {
     "concurrency": {"algorithm": "fixed"},
     "backlog": {"backlogQuotaMap": {"destination_storage": {"limitSize": 5, "policy": "producer_exception"}}},
 }
-RUBBISH = {"type": "rubbish"}
 
 
 def event(law: str, at_ms: int) -> Event:
@@ -227,7 +223,7 @@ def test_whatever_fails_costs_the_batch_and_not_the_query(
         each.step(event(law, 1000))
     with monkeypatch.context() as broken:
         broken.setattr(part, fail)
-        decided, buried = shard.step(event(law, 70_000), change, RUBBISH, event(law, 71_000))
+        decided, buried = shard.step(event(law, 70_000), change, {"type": "rubbish"}, event(law, 71_000))
     assert (decided, list(buried)) == ([], [0, 2, 3])
     assert all("Traceback" in buried[place]["reason"] for place in (0, 3))
     assert all("ValueError: a bug" in buried[place]["reason"] for place in (0, 3))

@@ -5,7 +5,6 @@ import os
 import random
 import subprocess
 from collections import Counter
-from collections.abc import Iterator
 from pathlib import Path
 
 import orjson
@@ -26,7 +25,6 @@ LOGS = [
     for policies in sorted(TRACES.glob("*/*.policies.yaml"))
 ]
 NAMES = [f"{policies.parent.name}/{policies.stem.removesuffix('.policies')}" for policies, _ in LOGS]
-QUICK = ("mutation/both-defaults", "shares/minute")
 
 
 def of_traces(*quick: str) -> pytest.MarkDecorator:
@@ -67,7 +65,7 @@ def at_once(policies: str, files: list[str]) -> ReplayResult:
     return in_order(records, replay_all(records, context))
 
 
-@of_traces(*QUICK)
+@of_traces("mutation/both-defaults", "shares/minute")
 def test_a_trace_in_stretches(policies: Path, log: Path) -> None:
     assert replay_local(str(policies), [str(log)]) == at_once(str(policies), [str(log)])
 
@@ -120,14 +118,6 @@ def test_pipes_are_read_once_whatever_their_order(tmp_path: Path) -> None:
     assert replayed == at_once(policies, files) and len(replayed.decisions) == 300
 
 
-def many(count: int) -> Iterator[bytes]:
-    """Requests and what cannot be used, in order of time, some at the same."""
-    for number in range(count):
-        yield orjson.dumps(request(f"r{count - number}", number // 3, 1, user=f"u{number % 7}"))
-        if number % 10 == 0:
-            yield b"rubbish %d" % number
-
-
 def test_a_change_of_policy_holds_for_all_of_its_time(tmp_path: Path) -> None:
     """It stands behind what it decides, beyond the end of a stretch."""
     policies = tmp_path / "policies.yaml"
@@ -158,7 +148,11 @@ def test_what_is_applied_late_is_written_in_its_place(tmp_path: Path) -> None:
 @pytest.mark.parametrize("order", [stretches.as_it_comes, stretches.by_time])
 def test_no_stretch_is_large(order: stretches.Order, tmp_path: Path) -> None:
     """However the log is ordered, what is held at once is bounded; what nobody can use comes once."""
-    lines = list(many(1000))
+    lines: list[bytes] = []
+    for number in range(1000):
+        # In order of time, some at the same; and what cannot be used.
+        lines.append(orjson.dumps(request(f"r{1000 - number}", number // 3, 1, user=f"u{number % 7}")))
+        lines += [b"rubbish %d" % number] if number % 10 == 0 else []
     if order is stretches.by_time:
         random.Random(31).shuffle(lines)
     log, letters = file_of(tmp_path / "log.jsonl", lines), Counter[str]()

@@ -68,22 +68,9 @@ backpressure:
 MARK = "  #! "
 
 
-def broken_files() -> dict[str, str]:
-    """Name -> text of each file in broken_policies.txt, marks included: they are comments."""
-    files = (Path(__file__).parent / "broken_policies.txt").read_text().split("\n== ")[1:]
-    return {name: text for name, _, text in (file.partition("\n") for file in files)}
-
-
-def marked(text: str) -> list[tuple[int, str, str]]:
-    """Line, key and words of each mark."""
-    return [
-        (line, *mark.partition(" | ")[::2])
-        for line, content in enumerate(text.splitlines(), start=1)
-        for mark in content.split(MARK)[1:]
-    ]
-
-
-BROKEN = broken_files()
+FILES = (Path(__file__).parent / "broken_policies.txt").read_text().split("\n== ")[1:]
+BROKEN = {name: text for name, _, text in (file.partition("\n") for file in FILES)}
+"""Name -> text, marks included: they are comments."""
 
 
 def problems(tmp_path: Path, text: str) -> list[tuple[int, str, str]]:
@@ -99,7 +86,11 @@ def problems(tmp_path: Path, text: str) -> list[tuple[int, str, str]]:
 @pytest.mark.parametrize("name", BROKEN)
 def test_a_mistake_is_found_with_its_line_and_key(tmp_path: Path, name: str) -> None:
     """Nothing but the mistake is reported, as `what is wrong; what was expected` on one line."""
-    expected = marked(BROKEN[name])
+    expected = [
+        (line, *mark.partition(" | ")[::2])
+        for line, content in enumerate(BROKEN[name].splitlines(), start=1)
+        for mark in content.split(MARK)[1:]
+    ]
     found = problems(tmp_path, BROKEN[name])
     assert [(line, path) for line, path, _ in found] == [(line, path) for line, path, _ in expected]
     for (_, _, message), (_, _, words) in zip(found, expected, strict=True):
@@ -108,11 +99,10 @@ def test_a_mistake_is_found_with_its_line_and_key(tmp_path: Path, name: str) -> 
         assert "\n" not in message
 
 
-def test_wrong_yaml_is_one_problem(tmp_path: Path) -> None:
-    """Nothing after it can be read."""
-    assert [(line, path) for line, path, _ in problems(tmp_path, "version: 1\nquotas: [\n")] == [
-        (3, "(file)")
-    ]
+@pytest.mark.parametrize(("text", "line"), [("version: 1\nquotas: [\n", 3), ("- version: 1\n", 1)])
+def test_what_is_no_mapping_is_one_problem(tmp_path: Path, text: str, line: int) -> None:
+    """Nothing after wrong YAML can be read; of a list no missing key is named."""
+    assert [(at, path) for at, path, _ in problems(tmp_path, text)] == [(line, "(file)")]
 
 
 @pytest.mark.parametrize(
@@ -132,11 +122,6 @@ def test_the_version_must_be_one(tmp_path: Path, text: str, line: int, words: st
     found = problems(tmp_path, text)
     assert [(line, "version")] == [(at, path) for at, path, _ in found]
     assert words in found[0][2]
-
-
-def test_a_file_that_is_no_mapping_is_refused(tmp_path: Path) -> None:
-    """One problem, not one per missing key."""
-    assert [(line, path) for line, path, _ in problems(tmp_path, "- version: 1\n")] == [(1, "(file)")]
 
 
 def test_all_problems_are_reported_in_file_order(tmp_path: Path) -> None:
@@ -258,11 +243,8 @@ def test_policy_events_are_held_to_the_same_rules(path: str, value: Any, words: 
 def test_a_removal_needs_only_a_path() -> None:
     """Whatever the entry was."""
     for path in (
-        "quotas[user=<default>]",
-        "broker",
-        "topics.persistent://a/b/c",
-        "backpressure.partitions.*",
-    ):
+        "quotas[user=<default>]", "broker", "topics.persistent://a/b/c", "backpressure.partitions.*",
+    ):  # fmt: skip
         check_entry(path, None)
 
 

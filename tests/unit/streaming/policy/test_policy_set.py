@@ -34,21 +34,11 @@ def entry(rate: float, **more: Any) -> dict[str, Any]:
 
 def reference(entries: dict[str, Any], user: str, client_id: str) -> tuple[int, float, str] | None:
     """The table of docs/contract.md 2, written down once more: every match, then the lowest level."""
-    both, user_only, client_only = (
-        subject_of(user, client_id),
-        subject_of(user, None),
-        subject_of(None, client_id),
-    )
+    both, user_only = subject_of(user, client_id), subject_of(user, None)
+    client_only = subject_of(None, client_id)
     subjects = {
-        1: both,
-        2: both,
-        3: user_only,
-        4: both,
-        5: both,
-        6: user_only,
-        7: client_only,
-        8: client_only,
-    }
+        1: both, 2: both, 3: user_only, 4: both, 5: both, 6: user_only, 7: client_only, 8: client_only,
+    }  # fmt: skip
     found = []
     for path, value in entries.items():
         entity = parse_path(path).entity
@@ -58,15 +48,9 @@ def reference(entries: dict[str, Any], user: str, client_id: str) -> tuple[int, 
             for kind in ("user", "client-id")
         )
         level = {
-            ("named", "named"): 1,
-            ("named", "default"): 2,
-            ("named", "none"): 3,
-            ("default", "named"): 4,
-            ("default", "default"): 5,
-            ("default", "none"): 6,
-            ("none", "named"): 7,
-            ("none", "default"): 8,
-        }[user_part, client_part]
+            ("named", "named"): 1, ("named", "default"): 2, ("named", "none"): 3, ("default", "named"): 4,
+            ("default", "default"): 5, ("default", "none"): 6, ("none", "named"): 7, ("none", "default"): 8,
+        }[user_part, client_part]  # fmt: skip
         matches = entity.get("user") in (None, user) and entity.get("client-id") in (None, client_id)
         if matches and value.get("controller_mutation_rate", -1) != -1:
             found.append((level, value["controller_mutation_rate"], subjects[level]))
@@ -134,8 +118,7 @@ def test_the_burst_is_eleven_times_the_rate_unless_given() -> None:
         }
     )
     first, second = policies.mutation_quota("a", ""), policies.mutation_quota("b", "")
-    assert first is not None
-    assert second is not None
+    assert first is not None and second is not None
     assert (first.burst, first.algorithm, first.shadow) == (11 * 0.7, "token_bucket", False)
     assert (second.burst, second.algorithm, second.shadow) == (500.0, "sampled_rate", True)
 
@@ -156,17 +139,11 @@ def test_an_entry_may_say_where_it_is_decided() -> None:
 @pytest.mark.parametrize(
     ("subject", "level"),
     [
-        ("user=alice,client-id=cli", 2),
-        ("user=alice", 3),
-        ("user=bob", 6),
-        ("client-id=cli", 8),
-        ("user=<default>", None),
-        ("client-id=<default>", None),
-        ("", None),
-        ("group=x", None),
+        ("user=alice,client-id=cli", 2), ("user=alice", 3), ("user=bob", 6), ("client-id=cli", 8),
+        ("user=<default>", None), ("client-id=<default>", None), ("", None), ("group=x", None),
         ("user=alice,", None),
     ],
-)
+)  # fmt: skip
 def test_a_stamped_subject_finds_the_quota_that_charges_it(subject: str, level: int | None) -> None:
     """Only levels with that very subject count; what is no subject has no quota."""
     policies = PolicySet(
@@ -208,22 +185,12 @@ def test_what_has_a_meaning_in_subjects_is_encoded() -> None:
 @pytest.mark.parametrize(
     "path",
     [
-        "",
-        "quotas",
-        "quotas[]",
-        "quotas[user=a",
-        "quotas[client-id=c,user=a]",
-        "quotas[user=a,]",
-        "quotas[user=a,client-id=b,client-id=c]",
-        "quotas[user=%2c]",
-        "quotas[user=a=b]",
-        "quotas[user=<defaul>]",
-        "resourcegroups.",
-        "namespace.acme/orders",
-        "broker.x",
+        "", "quotas", "quotas[]", "quotas[user=a", "quotas[client-id=c,user=a]", "quotas[user=a,]",
+        "quotas[user=a,client-id=b,client-id=c]", "quotas[user=%2c]", "quotas[user=a=b]",
+        "quotas[user=<defaul>]", "resourcegroups.", "namespace.acme/orders", "broker.x",
         "backpressure.partitions.",
     ],
-)
+)  # fmt: skip
 def test_other_paths_are_refused(path: str) -> None:
     """One entry has one path."""
     with pytest.raises(BadEvent):

@@ -157,14 +157,10 @@ def test_a_section_is_rendered_with_its_meaning_and_bounds() -> None:
 @pytest.mark.parametrize(
     ("cls", "section"),
     [
-        (Sample, "job"),
-        (JobSettings, "job"),
-        (ProxySettings, "proxy"),
-        (KafkaSettings, "kafka"),
-        (LocalSettings, "local"),
-        (CollectSettings, "collect"),
+        (Sample, "job"), (JobSettings, "job"), (ProxySettings, "proxy"), (KafkaSettings, "kafka"),
+        (LocalSettings, "local"), (CollectSettings, "collect"),
     ],
-)
+)  # fmt: skip
 def test_a_rendered_section_reads_back_at_its_defaults(file: Path, cls: type, section: str) -> None:
     """So conf/weir.yaml can be made from the declarations."""
     file.write_text(render_section(cls, section))

@@ -34,12 +34,9 @@ def test_the_nearest_quota_wins_whole_with_its_flags() -> None:
     )
     own = backlog_quota(found, T, SIZE)
     assert own == BacklogQuota(
-        path=f"topics.{T}.backlogQuotaMap.destination_storage",
-        limit=5,
-        policy="producer_exception",
-        actions=False,
-        allow_delete_records=False,
-    )
+        path=f"topics.{T}.backlogQuotaMap.destination_storage", limit=5, policy="producer_exception",
+        actions=False, allow_delete_records=False,
+    )  # fmt: skip
     other = backlog_quota(found, "persistent://acme/orders/t2", SIZE)
     assert (other.path, other.limit) == ("namespaces.acme/orders.backlogQuotaMap.destination_storage", 9)
     assert (other.actions, other.allow_delete_records) == (True, True)

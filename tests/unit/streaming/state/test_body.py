@@ -1,6 +1,5 @@
 """A shard's state as bytes."""
 
-
 import pyarrow as pa
 import pytest
 

@@ -20,20 +20,11 @@ class Table(SubjectTable):
 
     dtype = np.dtype(
         [
-            ("last", np.int64),
-            ("flag", np.bool_),
-            ("code", np.int8),
-            ("pair", np.float64, 2),
+            ("last", np.int64), ("flag", np.bool_), ("code", np.int8), ("pair", np.float64, 2),
             ("many", np.float64, 5),
         ]
-    )
+    )  # fmt: skip
     sparse = frozenset({"many"})
-
-
-def contents(table: Table) -> dict[str, bytes]:
-    """Bytes of the row of each name."""
-    assert len(table) == len(table.names) == len(table.state)
-    return dict(zip(table.names.to_pylist(), (row.tobytes() for row in table.state), strict=True))
 
 
 def reloaded(table: Table) -> Table:
@@ -76,7 +67,9 @@ def test_a_table_is_its_rows_by_name(steps: list[str], data: st.DataObject) -> N
         else:
             found = [None if row < 0 else table.state[row].tobytes() for row in table.rows(names)]
             assert found == [expected.get(name) for name in names.to_pylist()]
-        assert contents(table) == expected
+        assert len(table) == len(table.names) == len(table.state)
+        found = (row.tobytes() for row in table.state)
+        assert dict(zip(table.names.to_pylist(), found, strict=True)) == expected
 
 
 @given(NAMES, st.integers(0, 6), st.data())

@@ -130,14 +130,10 @@ def test_who_may_write_policies_is_shown() -> None:
 @pytest.mark.parametrize(
     ("settings", "there", "status"),
     [
-        ({}, [], "ok"),
-        ({OPEN: "false"}, [], "ok"),
-        ({OPEN: "true"}, [], "error"),
-        ({OPEN: None}, [], "warning"),
-        ({OPEN: "true"}, OURS, "ok"),
-        ({OPEN: None}, OURS, "ok"),
+        ({}, [], "ok"), ({OPEN: "false"}, [], "ok"), ({OPEN: "true"}, [], "error"),
+        ({OPEN: None}, [], "warning"), ({OPEN: "true"}, OURS, "ok"), ({OPEN: None}, OURS, "ok"),
     ],
-)
+)  # fmt: skip
 def test_topics_without_acls_are_open_where_the_brokers_say_so(
     settings: dict[str, str | None], there: list[Acl], status: str
 ) -> None:

@@ -14,16 +14,11 @@ IDS = {"weir.usage": "1"}
 @pytest.mark.parametrize(
     ("fault", "status"),
     [
-        (Fault.MISSING, "error"),
-        (Fault.TIMESTAMPS, "error"),
-        (Fault.CLEANUP, "error"),
-        (Fault.PARTITIONS, "error"),
-        (Fault.FORGETS, "error"),
-        (Fault.KEEPS_LESS, "warning"),
-        (Fault.NOT_OURS, "warning"),
-        (Fault.UNREADABLE, "warning"),
+        (Fault.MISSING, "error"), (Fault.TIMESTAMPS, "error"), (Fault.CLEANUP, "error"),
+        (Fault.PARTITIONS, "error"), (Fault.FORGETS, "error"), (Fault.KEEPS_LESS, "warning"),
+        (Fault.NOT_OURS, "warning"), (Fault.UNREADABLE, "warning"),
     ],
-)
+)  # fmt: skip
 def test_each_fault_of_a_topic_has_its_command(
     fault: Fault, status: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

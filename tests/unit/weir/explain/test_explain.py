@@ -99,7 +99,8 @@ def test_every_law(
     """Decision, event, policy, balances, and what led to it."""
     found = explained(capsys, files, "--id", name)
     assert found["decision"]["id"] == found["event"]["id"] == name
-    assert found["policy"]["path"] == path and found["policy"]["value"] == ENTRIES[entry_of(path)]
+    entry = next(entry for entry in ENTRIES if path.startswith(entry))
+    assert found["policy"]["path"] == path and found["policy"]["value"] == ENTRIES[entry]
     assert found["policy"]["version"] == 1 + len(ENTRIES)
     assert (found["before"], [event["id"] for event in found["events"]]) == (before, led)
     if name != "l1":
@@ -131,11 +132,6 @@ def test_before_a_delivery_stood_what_it_was_not_charged(
     files = ["--decisions", str(decisions), "--events", str(events)]
     found = explained(capsys, files, "--id", "d1")
     assert found["before"] == {"subscription": {"msgs": before, "bytes": 0}}
-
-
-def entry_of(path: str) -> str:
-    """The entry that holds a key."""
-    return next(entry for entry in ENTRIES if path.startswith(entry))
 
 
 def test_a_share_is_found_by_its_subject(capsys: pytest.CaptureFixture[str], files: list[str]) -> None:

@@ -14,7 +14,6 @@ from weir.imports import reading
 
 LOGS = Path(__file__).parent / "logs"
 """Of real brokers (tests/kafka/test_request_log.py makes them anew), without the lists of configurations."""
-VERSIONS = ("3.9", "4.1", "4.3")
 HOUR_MS = 3_600_000
 Import = Callable[..., list[dict[str, Any]]]
 
@@ -38,7 +37,7 @@ def imported(tmp_path: Path) -> Import:
     return run
 
 
-@pytest.mark.parametrize("version", VERSIONS)
+@pytest.mark.parametrize("version", ("3.9", "4.1", "4.3"))
 def test_a_real_log(imported: Import, version: str) -> None:
     """Who asked for which partitions, and how many bytes each user wrote and read, once each."""
     events = imported(LOGS / f"kafka-{version}.txt")

@@ -10,21 +10,10 @@ from streaming.contract.backlog.actions import BacklogAction
 from weir.logs.dump_lines import History
 
 ACTION = BacklogAction(
-    id="weir.requests-0-7",
-    ts=5,
-    topic="persistent://a/n/t",
-    quota_type="size",
-    policy="consumer_backlog_eviction",
-    limit=100,
-    actor="collect-kafka",
-    step="done",
-    subscription="slow",
-    how="offsets",
-    since=(1, -1),
-    upto=(1, 9),
-    messages=10,
-    bytes=1000,
-)
+    id="weir.requests-0-7", ts=5, topic="persistent://a/n/t", quota_type="size",
+    policy="consumer_backlog_eviction", limit=100, actor="collect-kafka", step="done", subscription="slow",
+    how="offsets", since=(1, -1), upto=(1, 9), messages=10, bytes=1000,
+)  # fmt: skip
 VALUE = orjson.dumps(ACTION.fields())
 
 

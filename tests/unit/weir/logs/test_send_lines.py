@@ -49,16 +49,9 @@ BACKLOG = {
 }
 GROUP = {"type": "group_usage", "ts": 1000, "broker": "b1", "period_ms": 1, "usage": {}}
 DISPATCH = {
-    "type": "dispatch_usage",
-    "ts": 1000,
-    "broker": "b2",
-    "topic": TOPIC,
-    "subscription": "s",
-    "msgs": 1,
-    "bytes": 1,
-    "entries": 1,
-    "backlog": True,
-}
+    "type": "dispatch_usage", "ts": 1000, "broker": "b2", "topic": TOPIC, "subscription": "s", "msgs": 1,
+    "bytes": 1, "entries": 1, "backlog": True,
+}  # fmt: skip
 LATENCY = {"type": "latency", "ts": 1000, "partition": "orders-3", "rtt_ns": 5, "inflight": 1}
 
 

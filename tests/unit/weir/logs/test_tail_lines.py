@@ -11,16 +11,9 @@ from weir.commands.tail import TYPES
 from weir.logs.tail_lines import describe, render
 
 ADMISSION = {
-    "type": "admission",
-    "id": "p1-42",
-    "ts": 1_795_166_668_375,
-    "subject": "user=alice",
-    "outcome": "reject",
-    "throttle_time_ms": 4000,
-    "rejected": ["t4"],
-    "tokens": -4.0,
-    "limit": 1.0,
-}
+    "type": "admission", "id": "p1-42", "ts": 1_795_166_668_375, "subject": "user=alice", "outcome": "reject",
+    "throttle_time_ms": 4000, "rejected": ["t4"], "tokens": -4.0, "limit": 1.0,
+}  # fmt: skip
 SHARE = {
     "type": "share",
     "id": "rg1/b1@7",
@@ -46,14 +39,9 @@ DISPATCH = {
 }
 FREE = {"throttle_time_ms": 0, "limited_by": None}
 LIMIT = {
-    "type": "limit",
-    "id": "l1",
-    "ts": 0,
-    "partition": "orders-3",
-    "algorithm": "vegas",
-    "limit": 26,
+    "type": "limit", "id": "l1", "ts": 0, "partition": "orders-3", "algorithm": "vegas", "limit": 26,
     "estimated_limit": 26.4,
-}
+}  # fmt: skip
 BACKLOG = {
     "type": "backlog",
     "id": "k1",
@@ -101,11 +89,6 @@ EMPTY = {"oldestBacklogMessageSubscriptionName": None, "exceeded": [], "actions"
 def line(decision: Any, **filters: Any) -> str | None:
     """Rendered with the filters given."""
     return render(orjson.dumps(decision), **({"as_json": False, "subject": None, "kind": None} | filters))
-
-
-def said(decision: dict[str, Any]) -> list[str]:
-    """The parts of its line that stand two blanks apart."""
-    return [part.strip() for part in describe(decision).split("  ") if part.strip()]
 
 
 def test_admission_tells_who_what_and_why() -> None:
@@ -186,7 +169,8 @@ def test_admission_tells_who_what_and_why() -> None:
 )
 def test_every_form_tells_whom_what_and_why(decision: dict[str, Any], expected: str) -> None:
     """Between the time and the id; one line each."""
-    time, *words, name = said(decision)
+    # Its parts stand two blanks apart.
+    time, *words, name = filter(None, map(str.strip, describe(decision).split("  ")))
     assert (time, ", ".join(words), name) == ("00:00:00.000", expected, f"[{decision['id']}]")
     assert "\n" not in describe(decision)
 
@@ -218,12 +202,8 @@ def test_filters_leave_out_the_rest() -> None:
 
 
 PROBE = ADMISSION | {
-    "id": "p1-1795166668000-1-probe",
-    "subject": "",
-    "limit": None,
-    "mutations": 0,
-    "late": True,
-}
+    "id": "p1-1795166668000-1-probe", "subject": "", "limit": None, "mutations": 0, "late": True,
+}  # fmt: skip
 
 
 @pytest.mark.parametrize(("decision", "option"), [(LIMIT | {"repeat": True}, "repeats"), (PROBE, "probes")])

@@ -10,8 +10,7 @@ import pytest
 from weir.cli import main
 from weir.simulate.command import DEFAULT_OUT
 
-COMMAND = ["simulate", "concurrency"]
-SHORT = [*COMMAND, "--seconds", "3", "--slow-at", "1", "--slow-for", "1"]
+SHORT = ["simulate", "concurrency", "--seconds", "3", "--slow-at", "1", "--slow-for", "1"]
 
 
 @pytest.fixture

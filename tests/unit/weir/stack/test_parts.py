@@ -218,14 +218,9 @@ def test_second_signal_forces() -> None:
 def test_a_part_may_be_another_ones_command(tmp_path: Path) -> None:
     """Two proxies are two parts."""
     made = Part(
-        "pulsar_proxy",
-        ["--help"],
-        command="proxy",
-        log=tmp_path / "pulsar_proxy.log",
-        run_dir=tmp_path,
-        start_s=START_S,
-        restarts_max=3,
-    )
+        "pulsar_proxy", ["--help"], command="proxy", log=tmp_path / "pulsar_proxy.log", run_dir=tmp_path,
+        start_s=START_S, restarts_max=3,
+    )  # fmt: skip
     made.start()
     assert made.child.wait(30)
     assert made.look() is Change.DIED

@@ -19,19 +19,10 @@ from weir.stack import serve
 PLAIN = SimpleNamespace(tls=None)
 
 
-class FakeStack:
-    """A stack with a Pulsar proxy, and its metrics."""
-
-    url = "https://m/metrics"
-
-    def addresses(self) -> dict[str, Any]:
-        """See Stack."""
-        return {"proxy": "h:1", "kafka": "k:2", "admin": "h:3", "pulsar": "p:4", "pulsar_proxy": "h:5"}
-
-
 def announced(capsys: pytest.CaptureFixture[str], settings: str | None, *, pulsar_tls: bool = False) -> str:
     """What is printed."""
-    fake: Any = FakeStack()
+    there = {"proxy": "h:1", "kafka": "k:2", "admin": "h:3", "pulsar": "p:4", "pulsar_proxy": "h:5"}
+    fake: Any = SimpleNamespace(url="https://m/metrics", addresses=lambda: there)
     serve._announce(fake, fake, Namespace(ready_file=None, settings=settings), pulsar_tls=pulsar_tls)
     return capsys.readouterr().out
 

@@ -11,7 +11,6 @@ from streaming.policy.policy_set import PolicySet
 
 OF_SUB = {"namespaces.a/b": {"subscriptionDispatchRate": {"dispatchThrottlingRateInMsg": 10}}}
 OF_TOPIC = {f"topics.{T}": {"dispatchRate": {"dispatchThrottlingRateInByte": 1_000, "ratePeriodInSecond": 5}}}
-OF_BROKER = {"broker": {"dispatchThrottlingRateInMsg": 100}}
 
 
 def shown(table: DeliveryTable, now_ms: int, entries: Any = OF_SUB) -> dict[str, Any]:
@@ -83,7 +82,7 @@ def test_counters_go_on_with_time(table: DeliveryTable) -> None:
 
 def test_levels_apply_together(table: DeliveryTable) -> None:
     """Topic and broker counters are those of the newest decision, whatever subscription that was on."""
-    policies = OF_SUB | OF_TOPIC | OF_BROKER
+    policies = OF_SUB | OF_TOPIC | {"broker": {"dispatchThrottlingRateInMsg": 100}}
     nothing = {"msgs": 0, "bytes": 0}
     decide(
         table,

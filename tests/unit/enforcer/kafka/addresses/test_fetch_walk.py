@@ -1,7 +1,6 @@
 """Fetch responses that pass while they come: what leaves, however they are cut, and what may be in them."""
 
 import tracemalloc
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -78,20 +77,13 @@ def test_addresses_that_fit_are_put_in() -> None:
         assert [(node.host, node.port) for node in got.node_endpoints] == [(PROXY, 19_004)] * shown
 
 
-def tags_of(section: bytes) -> Iterator[tuple[int, int]]:
-    """Number and bytes of the fields of a tagged section; that it ends where it should is checked."""
-    for tag, _, start, end in tagged_fields(section, 0):
-        yield tag, end - start
-    assert skip_tags(section, 0) == len(section)
-
-
 def test_a_section_fits_any_size() -> None:
     """Even those that no single field has."""
     for size in (*range(3, 300), *range(16_300, 16_500)):
         for tags in (b"\1\0\1x", b"\2\0\0\1\0", b"\1\0\x80\1" + bytes(128)):
             found = fitted(tags, size)
-            numbers = [tag for tag, _ in tags_of(found)]
-            assert len(found) == size and numbers == sorted(set(numbers)), size
+            numbers = [tag for tag, *_ in tagged_fields(found, 0)]
+            assert skip_tags(found, 0) == len(found) == size and numbers == sorted(set(numbers)), size
 
 
 @pytest.mark.parametrize("cut", [1, 40, 2_030])
@@ -129,21 +121,16 @@ def test_many_aborted_transactions_pass(sizes: list[int], monkeypatch: pytest.Mo
     assert len(frame) > 2 * fetch_walk.END_MAX_BYTES and walked(17, frame, sizes) == frame
 
 
-def filled(frame: bytes, after: bytes, field: bytes) -> bytes:
-    """A response whose first empty tagged section behind some bytes has a field; no version knows it."""
-    place = frame.index(after) + len(after)
-    assert not frame[place]
-    return frame[:place] + b"\1" + field + frame[place + 1 :]
-
-
 @pytest.mark.parametrize("sizes", [[262_144], [1_000, 7, 50_000], [3]])
 def test_a_long_field_passes(sizes: list[int]) -> None:
     """Wherever it stands between records: a later version of Kafka may say more than ours knows."""
     field = bytes((9,)) + uvarint(100_000) + bytes(100_000)
     frame = fetch_response(17, {"a": [b"records of a", b"more of a"], "b": [b"records of b"]}, 2)
     for after in (b"", b"records of a", b"more of a", b"more of a\0", b"records of b"):
-        # The header's section stands behind the correlation id.
-        longer = filled(frame, after or frame[:4], field)
+        # The first empty tagged section behind it; the header's stands behind the correlation id.
+        place = frame.index(after or frame[:4]) + len(after or frame[:4])
+        assert not frame[place]
+        longer = frame[:place] + b"\1" + field + frame[place + 1 :]
         assert walked(17, longer, sizes) == longer, after
 
 

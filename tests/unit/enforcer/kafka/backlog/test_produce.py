@@ -1,7 +1,5 @@
 """Produce requests taken apart and answers put together, in every version."""
 
-from typing import Any
-
 import pytest
 from each_kit import each
 from kafka.protocol.producer import ProduceRequest, ProduceResponse
@@ -24,16 +22,12 @@ def refused_of(version: int, *places: Place) -> dict[Place, PartitionRefusal]:
 
 def errors(version: int, frame: bytes) -> dict[tuple[str, int], int]:
     """What an answer says of each partition."""
-    name = "topic_id" if version >= 13 else "name"
     return {
-        (_name(getattr(topic, name)), part.index): part.error_code
+        (topic.topic_id.bytes.rstrip(b"\1").decode() if version >= 13 else topic.name, part.index):
+        part.error_code
         for topic in decode(ProduceResponse, version, frame).responses
         for part in topic.partition_responses
     }
-
-
-def _name(said: Any) -> str:
-    return said if isinstance(said, str) else said.bytes.rstrip(b"\1").decode()
 
 
 @each("version", VERSIONS)

@@ -26,11 +26,6 @@ def rewritten(frame: bytes, version: int, **changes: Any) -> Any:
     return decode(FetchRequest, version, forwarded(frame, asked, version, **values | changes))
 
 
-def named(topic: Any, version: int) -> bytes:
-    """A topic of a decoded request."""
-    return bytes(topic.topic_id.bytes) if version >= 13 else str(topic.topic).encode()
-
-
 @each("version", VERSIONS)
 def test_reads_what_is_asked(version: int) -> None:
     """Topics, partitions, offsets, limits and the session."""
@@ -56,7 +51,8 @@ def test_writes_what_may_be_read(version: int) -> None:
     found = rewritten(frame, version, left_out={0}, limits={2: 2_048}, wait_ms=9, min_bytes=0, limit=8_192)
     assert (found.max_wait_ms, found.min_bytes, found.max_bytes) == (9, 0, 8_192)
     ids = version >= 13
-    assert [named(topic, version) for topic in found.topics] == [key_of(name, ids) for name in ("bc", "d")]
+    named = [topic.topic_id.bytes if ids else topic.topic.encode() for topic in found.topics]
+    assert named == [key_of(name, ids) for name in ("bc", "d")]
     sizes = [[part.partition_max_bytes for part in topic.partitions] for topic in found.topics]
     assert sizes == [[1 << 20], [2_048] * 3]
     assert {part.fetch_offset for topic in found.topics for part in topic.partitions} == {12}

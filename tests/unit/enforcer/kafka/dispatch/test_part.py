@@ -20,7 +20,6 @@ from enforcer.wire.kafka.traffic import FETCH_PARTS_MAX
 from streaming.policy.policy_set import PolicySet
 
 SIX = batch(6)
-ME = Client("ANONYMOUS", "", "tests")
 
 
 def limited(proven: bool = True, **limits: Any) -> tuple[Rig, Counted]:
@@ -104,7 +103,7 @@ def test_groups_are_learnt_when_the_broker_has_answered() -> None:
     fields = {"generation_id": 1, "member_id": "m", "assignments": []}
     sync, _ = request(build(consumer.SyncGroupRequest, 2, group_id="g", **fields))
     rig.connection.data_received(framed(sync))
-    assert readers.groups(ME) == []
+    assert readers.groups(Client("ANONYMOUS", "", "tests")) == []
     content = struct.pack(">hih1siii", 1, 1, 1, b"t", 1, 0, -1)
     rig.answer([response(build(consumer.SyncGroupResponse, 2, assignment=content))])
     assert len(rig.client.answered()) == 1

@@ -12,11 +12,6 @@ from enforcer.kafka.names import ABSENT_MS
 SIX = batch(6)
 
 
-def groups_of(world: World) -> list[str]:
-    """For whom was delivered."""
-    return [delivered.place[2] for delivered in world.counted.delivered]
-
-
 def test_another_assignment_is_followed() -> None:
     """The same topics, read for another group from one request to the next."""
     world = World(subscriptions={(full("t"), GROUP): (60, 0), (full("t"), "h"): (60, 0)})
@@ -27,7 +22,7 @@ def test_another_assignment_is_followed() -> None:
     for group, zero, one in ((GROUP, 1, 0), ("h", 0, 1), (GROUP, 0, 1)):
         _, plan = rig.sent({"t": 1})
         rig.got(plan, {"t": [SIX]})
-        assert groups_of(world)[-1] == group
+        assert world.counted.delivered[-1].place[2] == group
         readers.assigned(CLIENT, GROUP, "m", {"t": frozenset({zero})})
         readers.assigned(CLIENT, "h", "n", {"t": frozenset({one})})
 

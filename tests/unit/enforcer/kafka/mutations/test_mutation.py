@@ -18,8 +18,6 @@ from enforcer.laws.mutation.request import Action
 from enforcer.wire.kafka.frames import BadFrame
 from enforcer.wire.kafka.mutations import decode_request
 
-CREATED = topics.CreateTopicsResponse
-
 
 def test_strict_forwards_only_what_was_admitted() -> None:
     """Asked before anything is forwarded; rejected items come back with 89 and the time that is left."""
@@ -90,7 +88,7 @@ def test_permissive_waits_for_both() -> None:
             assert scene.link.answers == []
             step()
         assert scene.client_hears() == ({"x": 0}, 900, 900)
-        message = decode(CREATED, 5, scene.link.answers[0][0]).topics[0].error_message
+        message = decode(topics.CreateTopicsResponse, 5, scene.link.answers[0][0]).topics[0].error_message
         assert "user=a" in message and "900 ms" in message
 
 

@@ -270,15 +270,11 @@ def test_produce_passes_by_its_structure(
             assert (bytes(reader.passed), reader.read) == ((data, []) if passes else (b"", [data[4:]]))
 
 
-def overlong(number: int, size: int) -> bytes:
-    """A varint of so many bytes, longer than need be."""
-    return bytes([number | 0x80, *[0x80] * (size - 2), 0])
-
-
 def written_longer(data: bytes, before: bytes, number: bytes, after: bytes, size: int) -> bytes:
-    """A framed request with the number between these bytes as a varint of so many bytes."""
+    """A framed request with the number between these bytes as a varint of too many bytes."""
     assert data.count(before + number + after) == 1
-    payload = data[4:].replace(before + number + after, before + overlong(number[0], size) + after)
+    longer = bytes([number[0] | 0x80, *[0x80] * (size - 2), 0])
+    payload = data[4:].replace(before + number + after, before + longer + after)
     return struct.pack(">i", len(payload)) + payload
 
 

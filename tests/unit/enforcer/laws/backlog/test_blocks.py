@@ -69,16 +69,6 @@ def world() -> World:
     return made
 
 
-def both(size: str, age: str) -> dict[str, Any]:
-    """Quotas of 5,000 bytes and 90 s with these policies."""
-    return {
-        "backlogQuotaMap": {
-            "destination_storage": {"limitSize": 5_000, "policy": size, "actions": True},
-            "message_age": {"limitTime": 90, "policy": age, "actions": True},
-        }
-    }
-
-
 def test_beyond_is_blocked_and_the_first_decision_inside_lifts(world: World) -> None:
     """Exactly the limit is inside; whoever waits is told."""
     world.say(5_000)
@@ -163,7 +153,11 @@ def test_exception_wins_over_hold() -> None:
     """Whichever quota it is of; an age that is not known, and an age limit of 0, are none."""
     for size, age, expected in ((HOLD, EXCEPTION, "time"), (EXCEPTION, HOLD, "size"), (HOLD, HOLD, "size")):
         world = World()
-        world.limit(value=both(size, age))
+        quotas = {
+            "destination_storage": {"limitSize": 5_000, "policy": size, "actions": True},
+            "message_age": {"limitTime": 90, "policy": age, "actions": True},
+        }
+        world.limit(value={"backlogQuotaMap": quotas})
         world.say(6_000, age=91)
         block = world.blocks.block(TOPIC)
         assert block is not None and block.quota_type == expected

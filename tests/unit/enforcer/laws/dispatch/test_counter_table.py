@@ -12,8 +12,6 @@ from enforcer.laws.dispatch.decisions import CounterStatement
 from enforcer.laws.dispatch.left import Left
 from streaming.policy.timeline import PolicyTimeline
 
-FREE = Left(None, None, 0, "", "")
-
 
 def left(proxy: Proxy, now: int, broker: str = "b1", place: tuple[str, str] = PLACE) -> Left:
     """What a proxy may deliver."""
@@ -66,7 +64,7 @@ def test_nothing_limits() -> None:
     """Without a rate nothing is counted and nothing is to be reported."""
     proxy = proxy_of({"broker": {"dispatchThrottlingOnBatchMessageEnabled": True}})
     assert proxy.deliver(T0, 100) is None
-    assert left(proxy, T0) == FREE
+    assert left(proxy, T0) == Left(None, None, 0, "", "")
     assert not proxy.table.counters and not proxy.table.tail
 
 

@@ -74,16 +74,6 @@ class Rig:
         return self.metrics.registry.get_sample_value(name, labels)
 
 
-def rig_in_use() -> Rig:
-    """One group, some traffic."""
-    rig = Rig()
-    for path, value in POLICIES.items():
-        rig.put(path, value)
-    rig.groups.look()
-    rig.use(10)
-    return rig
-
-
 def test_policies_come_into_force_at_their_time() -> None:
     """Not when they are read, and by the brokers' clock."""
     rig = Rig()
@@ -99,7 +89,12 @@ def test_policies_come_into_force_at_their_time() -> None:
 @pytest.fixture
 def rig() -> Rig:
     """One group, some traffic."""
-    return rig_in_use()
+    rig = Rig()
+    for path, value in POLICIES.items():
+        rig.put(path, value)
+    rig.groups.look()
+    rig.use(10)
+    return rig
 
 
 def test_own_shares_are_obeyed_those_of_others_are_shown(rig: Rig) -> None:

@@ -10,7 +10,6 @@ from enforcer.laws.shares.topic_accounts import BillItem
 from streaming.policy.groups import GroupLimits
 
 SPLIT_MS = 25_000.0
-RULES = ShareRules(burst_s=0.5, debt_max_s=60.0)
 LINES = Lines(lambda: 0.0)
 
 
@@ -23,7 +22,7 @@ def nobody_waits(monkeypatch: pytest.MonkeyPatch) -> None:
 def account(name: str = "g", shadow: bool = False) -> Account:
     """100 records a second both ways, 50 in stock."""
     limits = GroupLimits(rates=(100.0, None, 100.0, None), shadow=shadow)
-    return Account(name, limits, RULES, LINES, 0.0, part=1.0)
+    return Account(name, limits, ShareRules(burst_s=0.5, debt_max_s=60.0), LINES, 0.0, part=1.0)
 
 
 class Line(Waiting):

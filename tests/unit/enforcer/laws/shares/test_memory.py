@@ -5,11 +5,10 @@ from collections.abc import Callable
 
 import pytest
 from meter_kit import Desk
-from traffic_kit import batch, produce
+from traffic_kit import CLIENT_ID, batch, produce
 
 from enforcer.core import bounds
 from enforcer.core.account import PUBLISH
-from enforcer.wire.kafka.frames import RequestHeader
 
 MIB = 2**20
 BATCH = batch(1)
@@ -20,35 +19,21 @@ POLICIES = {
 }
 
 
-def by_client_id(number: int) -> tuple[bytes, RequestHeader]:
-    """Each request has a client-id of its own, of 32 kB."""
-    return produce(9, {"t": [BATCH]}, client_id=f"{number}-".ljust(32_000, "x"))
-
-
-def by_short_client_id(number: int) -> tuple[bytes, RequestHeader]:
-    """The longest that is kept as it is."""
-    return produce(9, {"t": [BATCH]}, client_id=f"{number}-".ljust(256, "%"))
-
-
-def by_topic(number: int) -> tuple[bytes, RequestHeader]:
-    """Each names topics that nobody has, as long as topics may be."""
-    return produce(9, {f"acme.{number}-{part}.t".ljust(249, "x"): [BATCH] for part in range(20)})
-
-
-def by_long_topic(number: int) -> tuple[bytes, RequestHeader]:
-    """Or much longer."""
-    return produce(9, {f"acme.n.{number}".ljust(30_000, "x"): [BATCH]})
-
-
 @pytest.mark.parametrize(
     "attack",
     [
-        by_long_topic,
-        *(pytest.param(one, marks=pytest.mark.soak) for one in (by_client_id, by_short_client_id, by_topic)),
+        lambda number: (CLIENT_ID, [f"acme.n.{number}".ljust(30_000, "x")]),
+        *(pytest.param(one, marks=pytest.mark.soak) for one in (
+            lambda number: (f"{number}-".ljust(32_000, "x"), ["t"]),
+            # The longest that is kept as it is.
+            lambda number: (f"{number}-".ljust(256, "%"), ["t"]),
+            # Topics that nobody has, as long as topics may be.
+            lambda number: (CLIENT_ID, [f"acme.{number}-{part}.t".ljust(249, "x") for part in range(20)]),
+        )),
     ],
-)
+)  # fmt: skip
 def test_names_that_clients_make_up(
-    attack: Callable[[int], tuple[bytes, RequestHeader]], monkeypatch: pytest.MonkeyPatch
+    attack: Callable[[int], tuple[str, list[str]]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Ten times what the tables hold, with reports in between."""
     monkeypatch.setattr(bounds, "TOPICS_MAX", 2_000)
@@ -57,7 +42,8 @@ def test_names_that_clients_make_up(
     tracemalloc.start()
     taken = []
     for number in range(1_200):
-        frame, header = attack(number)
+        client_id, topics = attack(number)
+        frame, header = produce(9, {topic: [BATCH] for topic in topics}, client_id=client_id)
         desk.frames.produced(frame, header, "ANONYMOUS", []).charge(PUBLISH, desk.now_ms)
         desk.now_ms += 10
         if number % 50 == 49:

@@ -16,8 +16,6 @@ from streaming.contract.usage_events import GroupUsage
 from streaming.laws.registry import LAWS
 from streaming.policy.policy_set import PolicySet
 
-FREE: dict[str, Any] = {**POLICIES, "resourcegroups.rg1": {"publishRateInMsgs": 100_000}}
-
 
 def rounds(desk: Desk, *counts: int) -> list[list[int]]:
     """Rounds of a second with so many records each; what was reported in each."""
@@ -54,7 +52,7 @@ def test_a_report_is_an_event_of_the_contract() -> None:
 @pytest.fixture
 def desk() -> Desk:
     """Its groups have no limit."""
-    return Desk(FREE)
+    return Desk({**POLICIES, "resourcegroups.rg1": {"publishRateInMsgs": 100_000}})
 
 
 def test_about_the_same_use_is_reported_every_third_round(desk: Desk) -> None:
@@ -220,16 +218,13 @@ def test_use_that_is_kept_for_the_report_is_bounded() -> None:
     assert desk.meter.unmetered == count - 2 * accounts_max
 
 
-STEPS = st.lists(st.tuples(st.integers(0, 7), st.integers(0, 90), st.sampled_from([0, 7, 400])), max_size=80)
-
-
 def reportable(desk: Desk) -> int:
     """Messages that a report could tell now, of all groups."""
     uses = [account.period(desk.now_ms) for account in desk.meter.accounts.values()]
     return sum(use.counts[PUBLISH] for use in [*uses, *desk.meter.take_left().values()])
 
 
-@given(STEPS)
+@given(st.lists(st.tuples(st.integers(0, 7), st.integers(0, 90), st.sampled_from([0, 7, 400])), max_size=80))
 def test_all_use_is_reported_or_counted(steps: list[tuple[int, int, int]]) -> None:
     """Whatever order groups come in, with debts that are waited off later; a throttled one may say 1 more."""
     desk = Desk(many_groups(8, rate=1_000), accounts_max=3)

@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 from property_kit import tries
-from pulsar_delivery_kit import NAMESPACE, ModelLink, per_subscription, reading
+from pulsar_delivery_kit import NAMESPACE, per_subscription, reading
 
 from enforcer.wire.pulsar import frames
 from enforcer.wire.pulsar.commands import command
@@ -43,7 +43,8 @@ def test_whatever_happens_nothing_is_lost_doubled_or_out_of_order(
             link.still = True
             world.run(10)
             if step == "redeliver":
-                returned += held_messages(link)
+                (consumer,) = link.part._consumers.values()
+                returned += sum(came.msgs for _, came in consumer._queue if came is not None)
                 link.redeliver(1)
                 world.run(5)
             else:
@@ -68,9 +69,3 @@ def test_whatever_happens_nothing_is_lost_doubled_or_out_of_order(
     assert not link.backlogs[1] or link.permits[1] <= 0
     assert link.part.store.frames == 0 and world.desk.banked == 0
     assert link.forwarded[1] == link.given[1] + returned
-
-
-def held_messages(link: ModelLink) -> int:
-    """Permits of what is held for its consumer."""
-    (consumer,) = link.part._consumers.values()
-    return sum(came.msgs for _, came in consumer._queue if came is not None)

@@ -1,11 +1,12 @@
 """Bodies by Kafka's own definitions: what is written is what was read, and no bytes break the reader."""
 
 import time
+from collections import namedtuple
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import partial
 from random import Random
-from typing import Any, NamedTuple
+from typing import Any
 
 import pytest
 from each_kit import each
@@ -73,16 +74,12 @@ def test_unknown_tags_survive() -> None:
     behind_row = len(data) - 1
     tagged = with_tag(data, behind_row)
     assert layout.write(layout.read(tagged, 0)) == tagged
-    row_end = data.rindex(b"topic-0") + 7 + 1 + layout_width()
+    # A partition has so many bytes without its tags.
+    row_end = data.rindex(b"topic-0") + 7 + 1 + (4 + 4 + 8 + 4 + 8 + 4)
     tagged = with_tag(data, row_end)
     body = layout.read(tagged, 0)
     assert isinstance(body["Topics"][0]["Partitions"], list)
     assert layout.write(body) == tagged
-
-
-def layout_width() -> int:
-    """Bytes of a partition in a Fetch request 12, without its tags."""
-    return 4 + 4 + 8 + 4 + 8 + 4
 
 
 def test_leftovers_are_dropped_and_nulls_refused() -> None:
@@ -270,20 +267,10 @@ def test_what_a_reader_looks_like() -> None:
     assert reader(b"\0\0\0\0", 5, 0) == ((), 0)
 
 
-class Named(NamedTuple):
-    """A struct of which one field is wanted."""
-
-    name: str
-
-
-class Place(NamedTuple):
-    """One of which several are."""
-
-    name: str
-    at: int
-
-
-@pytest.mark.parametrize(("row", "wanted"), [(Named("t"), "Name:text?"), (Place("t", 1), "Name:text? at")])
+@pytest.mark.parametrize(
+    ("row", "wanted"),
+    [(namedtuple("A", "name")("t"), "Name:text?"), (namedtuple("B", "name at")("t", 1), "Name:text? at")],
+)
 def test_structs_as_named_tuples(row: tuple[Any, ...], wanted: str) -> None:
     """Past their constructor."""
     reader = Reader(20, "request", f"Topics({wanted})", types={"Topics": type(row)})

@@ -21,7 +21,6 @@ from enforcer.wire.kafka.outcomes import emptied, refused, surely_accepted, with
 from enforcer.wire.kafka.traffic import Part, produce_acks
 
 PRODUCE_VERSIONS = range(3, 14)
-FETCH_VERSIONS = range(4, 19)
 
 
 @each("version", PRODUCE_VERSIONS)
@@ -70,7 +69,7 @@ def test_old_answers() -> None:
         assert refused(head + parts + bytes(4), version) == [(b"t", 5)]
 
 
-@each("version", FETCH_VERSIONS)
+@each("version", range(4, 19))
 def test_a_fetch_response_that_brings_nothing(version: int) -> None:
     """The same session, no topics, no error."""
     session = {"session_id": 5} if version >= 7 else {}
@@ -131,17 +130,6 @@ def test_versions_without_a_throttle_time() -> None:
         assert not throttle_offset(key, version, bytes(20))
 
 
-def led_response(version: int, partitions: int, endpoints: list[tuple[str, int, str | None]]) -> bytes:
-    """A Produce response with some partitions in error, and the addresses of new leaders from v10 on."""
-    rows = [{"name": "t", "partition_responses": [{"index": index} for index in range(partitions)]}]
-    nodes = [
-        {"node_id": node, "host": host, "port": port, "rack": rack}
-        for node, (host, port, rack) in enumerate(endpoints)
-    ]
-    values: dict[str, Any] = {"node_endpoints": nodes} if nodes else {}
-    return response(build(ProduceResponse, version, throttle_time_ms=10, responses=rows, **values))
-
-
 RACKS = st.sampled_from([None, "", "r", "ra", "rac", "rack", "rack5", "rack-6"])
 ENDPOINTS = st.lists(
     st.tuples(st.sampled_from(["h", "broker-1"]), st.integers(256, 65535), RACKS), min_size=0, max_size=3
@@ -153,7 +141,13 @@ def test_produce_in_every_version(
     version: int, partitions: int, endpoints: list[tuple[str, int, str | None]], throttle_ms: int
 ) -> None:
     """Produce has the field at its end, before the tag of new leaders if there is one."""
-    frame = led_response(version, partitions, endpoints if version >= 10 else [])
+    rows = [{"name": "t", "partition_responses": [{"index": index} for index in range(partitions)]}]
+    nodes = [
+        {"node_id": node, "host": host, "port": port, "rack": rack}
+        for node, (host, port, rack) in enumerate(endpoints)
+    ]
+    more: dict[str, Any] = {"node_endpoints": nodes} if nodes and version >= 10 else {}
+    frame = response(build(ProduceResponse, version, throttle_time_ms=10, responses=rows, **more))
     patched = patch_throttle(PRODUCE, version, frame, throttle_ms)
     assert decode(ProduceResponse, version, patched).throttle_time_ms == max(10, throttle_ms)
     assert patch_throttle(PRODUCE, version, patched, 1) == patched

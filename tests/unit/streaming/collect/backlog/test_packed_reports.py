@@ -2,7 +2,6 @@
 
 import itertools
 from dataclasses import replace
-from typing import Any
 
 import orjson
 import pyarrow as pa
@@ -64,18 +63,13 @@ def test_the_job_decides_packed_reports_as_their_objects() -> None:
         "destination_storage": {"limitSize": 100, "policy": "consumer_backlog_eviction"}}}}  # fmt: skip
     context = StepContext(initial=quotas, fail_fast=True)
     ((piece,), _) = packed_reports(reports, 1)
-    values = [orjson.dumps(_json(one)) for one in reports]
+    values = [orjson.dumps({"type": "backlog", **rows_of([one]).to_pylist()[0]}) for one in reports]
     _, packed = step("backlog", 0, None, records_with([piece.value], [True], ts=LAW_T0), context)
     _, single = step("backlog", 0, None, records_with(values, [False] * 3, ts=LAW_T0), context)
     decided = [orjson.loads(value) for value in packed.value if b'"dead_letter"' not in value]
     assert decided == [orjson.loads(value) for value in single.value if b'"dead_letter"' not in value]
     assert [one["id"] for one in decided] == ["c-1.0", "c-1.1"]
     assert [line["subscription"] for line in decided[0]["evict"]] == ["fast", "slow"]
-
-
-def _json(one: Backlog) -> dict[str, Any]:
-    row: dict[str, Any] = rows_of([one]).to_pylist()[0]
-    return {"type": "backlog", **row}
 
 
 def test_rows_of_a_record_belong_to_one_partition() -> None:

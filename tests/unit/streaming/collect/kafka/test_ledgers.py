@@ -14,17 +14,13 @@ from streaming.laws.backlog.law import Log
 CHECK_MS = 60_000
 
 
-def subscription(stretches: Stretches, committed: int, slowest: int | None = None) -> Subscription:
-    """A group that has committed this offset."""
-    ledger, entry = stretches.position(committed, slowest)
-    return Subscription(name="g", ledger=ledger, entry=entry, durable=True, oldest_publish_time=None)
-
-
 def first_unread(stretches: Stretches, committed: int, slowest: int | None = None) -> int:
     """The offset of the entry that the law takes for the first unacknowledged one; the end: none."""
     ledgers = stretches.ledgers(slowest)
     log = Log(ledgers, precise=True)
-    number, acknowledged = log.place(subscription(stretches, committed, slowest))
+    ledger, entry = stretches.position(committed, slowest)
+    group = Subscription(name="g", ledger=ledger, entry=entry, durable=True, oldest_publish_time=None)
+    number, acknowledged = log.place(group)
     return stretches.end if number == log.end else ledgers[number].id + acknowledged
 
 

@@ -44,12 +44,9 @@ class Records:
         refused = topic == REFUSED.topic
         error = KafkaError(KafkaError.TOPIC_AUTHORIZATION_FAILED) if refused else None
         return SimpleNamespace(
-            topic=lambda: topic,
-            partition=lambda: 0,
-            offset=lambda: None if refused else offset,
-            error=lambda: error,
-            timestamp=lambda: (1, 1_000 + offset),
-        )
+            topic=lambda: topic, partition=lambda: 0, offset=lambda: None if refused else offset,
+            error=lambda: error, timestamp=lambda: (1, 1_000 + offset),
+        )  # fmt: skip
 
 
 def test_a_partition_that_may_not_be_read_holds_up_no_other(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -21,12 +21,6 @@ def own(topic: str, kind: Kind = Kind.PUBLISH, subscription: str = "") -> Slot:
     return Slot("a/b", topic, subscription, kind)
 
 
-def passed(counts: Mapping[Place, Counts], *brokers: str) -> Passage:
-    """Counts of one second."""
-    named = {place.broker for place in counts} | set(brokers)
-    return Passage(period_ms=dict.fromkeys(named, 1_000), counts=counts, restarted=0, unknown=0)
-
-
 def published(broker: str, *topics: tuple[str, int]) -> dict[Place, Counts]:
     """Messages of 10 bytes."""
     return {Place(broker, topic): (count, 10 * count, 0, 0) for topic, count in topics}
@@ -41,7 +35,9 @@ def plan(
 ) -> Plan:
     """One round at time 0."""
     planner = planner or Planner()
-    return planner.plan(PolicySet(entries), passed(counts), shares or Shares(), pushed or {}, 0)
+    second = dict.fromkeys((place.broker for place in counts), 1_000)
+    passage = Passage(period_ms=second, counts=counts, restarted=0, unknown=0)
+    return planner.plan(PolicySet(entries), passage, shares or Shares(), pushed or {}, 0)
 
 
 def msgs(made: Plan) -> dict[str, float]:

@@ -129,15 +129,11 @@ def test_what_entries_hold_is_no_condition() -> None:
 @pytest.mark.parametrize(
     ("before_ms", "upto"),
     [
-        (NOW_MS - 25_000 + 12_000, (2, 1)),
-        (NOW_MS - 25_000 + 11_999, (2, 1)),
-        (NOW_MS - 25_000 + 10_000, (1, 9)),
-        (NOW_MS + 99_000, (3, 4)),
-        (NOW_MS - 25_000 + 3_000, None),
-        (NOW_MS - 99_000, None),
-        (-5, None),
+        (NOW_MS - 25_000 + 12_000, (2, 1)), (NOW_MS - 25_000 + 11_999, (2, 1)),
+        (NOW_MS - 25_000 + 10_000, (1, 9)), (NOW_MS + 99_000, (3, 4)), (NOW_MS - 25_000 + 3_000, None),
+        (NOW_MS - 99_000, None), (-5, None),
     ],
-)
+)  # fmt: skip
 def test_time_is_evicted_to_the_last_message_before_it(before_ms: int, upto: tuple[int, int] | None) -> None:
     """By publish times; one of exactly that time stays."""
     rig = Rig(topic())

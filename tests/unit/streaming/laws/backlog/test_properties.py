@@ -12,7 +12,6 @@ from streaming.laws.backlog.table import BacklogTable
 from streaming.laws.law import LawState
 
 Json = dict[str, Any]
-Position = tuple[int, int]
 
 
 @st.composite
@@ -53,18 +52,13 @@ def judged(event: Event, policies: Json) -> Decision:
     return replay([event], policies)[0]
 
 
-def moved(event: Event, positions: dict[str, Position]) -> Event:
+def moved(event: Event, positions: dict[str, tuple[int, int]]) -> Event:
     """The report after subscriptions were moved."""
     subscriptions = [
         s | dict(zip(("ledger", "entry"), positions.get(s["name"], (s["ledger"], s["entry"])), strict=True))
         for s in event["subscriptions"]
     ]
     return event | {"subscriptions": subscriptions}
-
-
-def plan_of(decision: Decision) -> dict[str, Position]:
-    """Final positions of its lines."""
-    return {line["subscription"]: (line["ledger"], line["entry"]) for line in decision["evict"]}
 
 
 def evicted_step_by_step(event: Event, limit: int, precise: bool) -> tuple[dict[str, int], Event]:
@@ -95,7 +89,8 @@ def test_a_plan_is_what_the_contracts_steps_come_to(event: Event, limit: int, pr
     """Always the oldest, entry by entry or ledger by ledger: the same entries of the same subscriptions."""
     decision = judged(event, policies_of(limit, precise))
     lines = {line["subscription"]: line["entries"] for line in decision["evict"]}
-    assert (lines, moved(event, plan_of(decision))) == evicted_step_by_step(event, limit, precise)
+    final = {line["subscription"]: (line["ledger"], line["entry"]) for line in decision["evict"]}
+    assert (lines, moved(event, final)) == evicted_step_by_step(event, limit, precise)
 
 
 @given(reports(), LIMITS, st.booleans())

@@ -1,7 +1,5 @@
 """The decisions of the backlog law as columns against `law.judge`, which is what people read."""
 
-from typing import Any
-
 import orjson
 from broker_law_kit import T0, Event, replay
 from event_kit import backlog
@@ -54,16 +52,6 @@ def rules(draw: st.DrawFn) -> Rules:
     )
 
 
-def policies_of(rules: Rules) -> dict[str, Any]:
-    """Policies from which these rules follow."""
-    quotas = {
-        "destination_storage": {"limitSize": rules.size.limit, "policy": rules.size.policy},
-        "message_age": {"limitTime": rules.age.limit, "policy": rules.age.policy},
-    }
-    flags = {"preciseBacklogSize": rules.precise_size, "preciseTimeBasedBacklogQuotaCheck": rules.precise_age}
-    return {"namespaces.acme/orders": {"backlogQuotaMap": quotas}, "broker": flags}
-
-
 def read(event: Event) -> Backlog:
     event_read = LAWS.readers["backlog"](event, event["id"], event["ts"])
     assert isinstance(event_read, Backlog)
@@ -74,7 +62,13 @@ def read(event: Event) -> Backlog:
 @given(st.lists(reports(), min_size=1, max_size=4), rules())
 def test_columns_say_what_the_readable_law_says(events: list[Event], rules: Rules) -> None:
     """Byte for byte; sums of entries that no 64 bits hold are cut there."""
-    decided = replay([event | {"id": str(i)} for i, event in enumerate(events)], policies_of(rules))
+    quotas = {
+        "destination_storage": {"limitSize": rules.size.limit, "policy": rules.size.policy},
+        "message_age": {"limitTime": rules.age.limit, "policy": rules.age.policy},
+    }
+    flags = {"preciseBacklogSize": rules.precise_size, "preciseTimeBasedBacklogQuotaCheck": rules.precise_age}
+    policies = {"namespaces.acme/orders": {"backlogQuotaMap": quotas}, "broker": flags}
+    decided = replay([event | {"id": str(i)} for i, event in enumerate(events)], policies)
     for event, decision in zip(events, decided, strict=True):
         said = judge(read(event), rules)
         for line in said["evict"]:

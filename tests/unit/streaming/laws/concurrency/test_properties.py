@@ -18,7 +18,6 @@ from streaming.laws.law import LawState
 from streaming.laws.name_hashes import shard_of
 
 ALL = "backpressure.partitions.*"
-PARTITIONS = ["a", "b", "c"]
 BIG = 2**63 - 1
 ROUND_TRIPS = st.one_of(
     st.sampled_from([1, 99_999, 100_000, 10**9, 2**62, BIG]), st.integers(1, 10**9), st.integers(1, BIG)
@@ -49,20 +48,14 @@ def limit_settings(draw: st.DrawFn) -> dict[str, Any]:
             "probeMultiplier": draw(st.sampled_from([1, 30, 2**31 - 1])),
         },
         "gradient": {
-            **bounds,
-            "rttTolerance": tolerance,
-            "smoothing": draw(SMOOTHING),
-            "backoffRatio": backoff,
+            **bounds, "rttTolerance": tolerance, "smoothing": draw(SMOOTHING), "backoffRatio": backoff,
             "probeInterval": draw(st.sampled_from([-1, 1, 7])),
         },
         "gradient2": {
-            **bounds,
-            "rttTolerance": tolerance,
-            "smoothing": draw(SMOOTHING),
-            "queueSize": draw(st.integers(1, 50)),
-            "longWindow": draw(st.sampled_from([1, 50, 600])),
+            **bounds, "rttTolerance": tolerance, "smoothing": draw(SMOOTHING),
+            "queueSize": draw(st.integers(1, 50)), "longWindow": draw(st.sampled_from([1, 50, 600])),
         },
-    }
+    }  # fmt: skip
     keys["aimd-plain"] = keys["aimd"]
     algorithm = draw(st.sampled_from(sorted(keys)))
     windowed = draw(st.booleans())
@@ -78,7 +71,7 @@ def samples(draw: st.DrawFn, most: int = 60) -> list[Event]:
     for number in range(draw(st.integers(1, most))):
         fields: dict[str, Any] = {
             "rtt_ns": draw(ROUND_TRIPS),
-            "partition": draw(st.sampled_from(PARTITIONS)),
+            "partition": draw(st.sampled_from(["a", "b", "c"])),
             "did_drop": draw(st.booleans()),
         }
         if draw(st.booleans()):

@@ -77,12 +77,9 @@ def test_precise_flow_control_reads_two_entries() -> None:
     """Pulsar's documentation: with 10 per second and 6 messages an entry 2 entries are read, and not 10."""
     policies = TEN | {"broker": {"preciseDispatcherFlowControl": True}}
     decided = run(
-        policies,
-        delivery(0, 6, entries=1),
-        delivery(1000, 12, entries=2),
-        delivery(2000, 12, entries=2),
+        policies, delivery(0, 6, entries=1), delivery(1000, 12, entries=2), delivery(2000, 12, entries=2),
         delivery(3000),
-    )
+    )  # fmt: skip
     assert [decision["entries_to_read"] for decision in decided] == [1, 0, 0, 1]
     assert left(decided) == [4, 0, 0, 6]
     plain = run(TEN, delivery(0, 6, entries=1), delivery(1000))
@@ -137,13 +134,9 @@ def test_all_levels_apply_together() -> None:
         NAMESPACE: {"dispatchRate": rate(msgs=8), "subscriptionDispatchRate": rate(msgs=5, size=10_000)},
     }
     decided = run(
-        policies,
-        delivery(0, 4),
-        delivery(1, 3, subscription="sub2"),
-        delivery(2, 1),
-        delivery(3, 20, topic="persistent://acme/other/t", subscription="x"),
-        delivery(4),
-    )
+        policies, delivery(0, 4), delivery(1, 3, subscription="sub2"), delivery(2, 1),
+        delivery(3, 20, topic="persistent://acme/other/t", subscription="x"), delivery(4),
+    )  # fmt: skip
     assert left(decided) == [1, 1, 0, 0, 0]
     assert left(decided, "bytes") == [10_000, 10_000, 10_000, None, 10_000]
     limited = [decision["limited_by"] and decision["limited_by"]["level"] for decision in decided]

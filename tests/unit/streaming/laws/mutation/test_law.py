@@ -1,6 +1,5 @@
 """The mutation law on the numbers of docs/contract.md 3.1 and docs/protocol_notes.md 1."""
 
-
 import pytest
 from law_kit import T0, Shard, decide, policy, quota, refund, request
 

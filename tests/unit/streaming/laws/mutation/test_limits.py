@@ -12,7 +12,7 @@ from property_kit import tries
 from streaming.contract.events import Request
 from streaming.laws.mutation.intake import routing_keys
 from streaming.laws.mutation.limits import Quotas
-from streaming.laws.mutation.requests import RequestRows, Requests
+from streaming.laws.mutation.requests import RequestRows
 from streaming.laws.registry import LAWS
 from streaming.policy.policy_set import Algorithm, PolicySet
 from streaming.policy.schema import sampled_windows
@@ -72,25 +72,17 @@ def test_everybody_who_asks_is_charged_as_their_policies_say(
     if changed:
         timeline.apply("quotas[user=a]", {"controller_mutation_rate": 3}, 5)
         timeline.apply("quotas[user=<default>]", None, 7)
-    events = [
-        {"type": "request", "ts": ts, "user": user, "client_id": client_id, "items": []}
-        for ts, (user, client_id) in enumerate(asking)
-    ]
-    found = routing_keys(read(events), np.arange(len(events)), timeline, stamped=True)
+    rows = RequestRows()
+    for ts, (user, client_id) in enumerate(asking):
+        event = {"type": "request", "ts": ts, "user": user, "client_id": client_id, "items": []}
+        parsed = LAWS.parse(orjson.dumps(event), default_id="", default_ts=None)
+        assert isinstance(parsed, Request)
+        rows.put(ts, parsed)
+    found = routing_keys(rows.finish(), np.arange(len(asking)), timeline, stamped=True)
     assert len(set(found.names.to_pylist())) == len(found.names)
     for ts, (user, client_id) in enumerate(asking):
         quota = timeline.at(ts).mutation_quota(user, client_id)
         assert found.names[int(found.of[ts])].as_py() == ("" if quota is None else quota.subject)
-
-
-def read(events: list[dict[str, Any]]) -> Requests:
-    """Events in columns."""
-    rows = RequestRows()
-    for i, event in enumerate(events):
-        parsed = LAWS.parse(orjson.dumps(event), default_id="", default_ts=None)
-        assert isinstance(parsed, Request)
-        rows.put(i, parsed)
-    return rows.finish()
 
 
 def test_a_great_many_entries_are_all_found() -> None:

@@ -1,6 +1,5 @@
 """Reports as columns: whatever was parsed stands in them."""
 
-
 from hypothesis import given
 from hypothesis import strategies as st
 from usage_kit import report_columns

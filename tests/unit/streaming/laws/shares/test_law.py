@@ -242,14 +242,10 @@ def test_byte_quotas_are_groups() -> None:
 @pytest.mark.parametrize(
     ("group", "rate"),
     [
-        ("quota/user=alice,client-id=x", 1.0),
-        ("quota/user=bob,client-id=x", 2.0),
-        ("quota/client-id=x", 3.0),
-        ("quota/client-id=y", None),
-        ("quota/nonsense", None),
-        ("quota/", None),
+        ("quota/user=alice,client-id=x", 1.0), ("quota/user=bob,client-id=x", 2.0),
+        ("quota/client-id=x", 3.0), ("quota/client-id=y", None), ("quota/nonsense", None), ("quota/", None),
     ],
-)
+)  # fmt: skip
 def test_byte_quota_by_subject(group: str, rate: float | None) -> None:
     """A subject's rate comes from the first level that charges that very subject."""
     policies = {

@@ -21,11 +21,10 @@ from streaming.laws.sheet import Sheet
 INTEGERS = st.one_of(st.sampled_from([0, 1, 7, INT64_MAX, -1, -2, -5]), st.none())
 TIMES = st.sampled_from([None, 0, 9, 15, 16, -1, -2, TS_MAX_MS, TS_MAX_MS + 1])
 STRUCTS = pa.struct([(name, pa.int64()) for name in (DIMENSIONS[0], "other", DIMENSIONS[2])])
-MAPS = pa.map_(pa.string(), pa.int64())
 THROTTLED: list[tuple[Any, st.SearchStrategy[Any]]] = [
     (STRUCTS, st.none() | st.fixed_dictionaries({name: INTEGERS for name in (DIMENSIONS[0], "other")})),
     (
-        MAPS,
+        pa.map_(pa.string(), pa.int64()),
         st.none() | st.lists(st.tuples(st.sampled_from([*DIMENSIONS[:2], "other"]), INTEGERS), max_size=3),
     ),
     (pa.int64(), st.none() | st.just(5)),

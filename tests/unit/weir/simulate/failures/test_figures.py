@@ -3,7 +3,7 @@
 Each law has a log that wants more than its limit, at all proxies.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from types import SimpleNamespace
 from typing import Any
 
@@ -40,53 +40,36 @@ POLICIES: dict[str, Any] = {
 }
 
 
-def mutations() -> list[dict[str, Any]]:
-    """Three times the rate of alice, for three minutes."""
-    return [request(f"m{n}", n * 1_000, 3) for n in range(180)]
-
-
-def deliveries() -> list[dict[str, Any]]:
-    """One and a half times the rate of a subscription."""
-    return [
+READER = {"name": "s", "ledger": 1, "entry": -1, "durable": True, "oldestPublishTime": T0}
+LOGS: Mapping[str, list[dict[str, Any]]] = {
+    # Three times the rate of alice, for three minutes.
+    "mutation": [request(f"m{n}", n * 1_000, 3) for n in range(180)],
+    # Three brokers want half as much again as alice's rate, each as much, for ten minutes.
+    "shares": [
+        {"type": "group_usage", "id": f"u{n}{broker}", "ts": T0 + n * 10_000, "broker": broker,
+         "period_ms": 10_000,
+         "usage": {"quota/user=alice": {"publishedMsg": 10, "publishedBytes": 5_000_000}}}
+        for n in range(1, 60) for broker in ("x", "y", "z")
+    ],
+    # One and a half times the rate of a subscription.
+    "dispatch": [
         {"type": "dispatch_usage", "id": f"d{n}", "ts": T0 + n * 200, "broker": "b1", "topic": TOPIC,
          "subscription": "s", "msgs": 6, "bytes": 600, "entries": 1, "backlog": True}
         for n in range(900)
-    ]  # fmt: skip
-
-
-def usage() -> list[dict[str, Any]]:
-    """Three brokers want half as much again as alice's rate, each as much, for ten minutes."""
-    sent = {"quota/user=alice": {"publishedMsg": 10, "publishedBytes": 5_000_000}}
-    return [
-        {"type": "group_usage", "id": f"u{n}{broker}", "ts": T0 + n * 10_000, "broker": broker,
-         "period_ms": 10_000, "usage": sent}
-        for n in range(1, 60) for broker in ("x", "y", "z")
-    ]  # fmt: skip
-
-
-def samples() -> list[dict[str, Any]]:
-    """Twice the limit in flight, for half a second in each two."""
-    return [
+    ],
+    # Twice the limit in flight, for half a second in each two.
+    "concurrency": [
         {"type": "latency", "id": f"l{n}", "ts": T0 + n * 2_000, "partition": "b1", "rtt_ns": 500_000_000,
          "inflight": 40}
         for n in range(90)
-    ]  # fmt: skip
-
-
-def backlogs() -> list[dict[str, Any]]:
-    """A topic that nobody reads grows by 6 MB a minute."""
-    reader = {"name": "s", "ledger": 1, "entry": -1, "durable": True, "oldestPublishTime": T0}
-    return [
+    ],
+    # A topic that nobody reads grows by 6 MB a minute.
+    "backlog": [
         {"type": "backlog", "id": f"b{n}", "ts": T0 + n * 60_000, "broker": "b1", "topic": TOPIC,
          "ledgers": [{"id": 1, "entries": n, "size": n * 6_000_000, "closeTime": None}],
-         "subscriptions": [reader]}
+         "subscriptions": [READER]}
         for n in range(15)
-    ]  # fmt: skip
-
-
-LOGS: Mapping[str, Callable[[], list[dict[str, Any]]]] = {
-    "mutation": mutations, "shares": usage, "dispatch": deliveries, "concurrency": samples,
-    "backlog": backlogs,
+    ],
 }  # fmt: skip
 
 
@@ -100,7 +83,7 @@ def of(events: Iterable[Mapping[str, Any]]) -> Demand:
 
 def tried(law: str, *scenarios: str, policies: Mapping[str, Any] = POLICIES, **given: Any) -> dict[str, Any]:
     """Scenario -> what its row says, of one law alone."""
-    demand = of(LOGS[law]())
+    demand = of(LOGS[law])
     failures = Failures(**{"at": T0 + AT_MS, "away_s": 60, "tried": scenarios or SCENARIOS, **given})
     rows = figures(demand, policies, failures)["rows"]
     return {row["scenario"]: row for row in rows if row["law"] == law}
@@ -176,8 +159,8 @@ def test_a_quota_that_is_raised_meanwhile_is_the_raised_one(monkeypatch: pytest.
         "type": "policy", "ts": T0 + AT_MS - 20_000, "path": "namespaces.acme/orders", "version": 2,
         "value": quota,
     }  # fmt: skip
-    events = sorted([raised, *backlogs()], key=lambda event: event["ts"])
-    monkeypatch.setitem(LOGS, "backlog", lambda: events)
+    events = sorted([raised, *LOGS["backlog"]], key=lambda event: event["ts"])
+    monkeypatch.setitem(LOGS, "backlog", events)
     assert tried("backlog", "none")["none"]["over"] == 0
 
 
@@ -185,9 +168,9 @@ def test_a_backlog_that_only_falls_is_within_its_bound(monkeypatch: pytest.Monke
     """Nothing is beyond it; less than nothing was taken for what is written, and that for the bound."""
     falling = [
         report | {"ledgers": [{"id": 1, "entries": 9, "size": (15 - n) * 600_000, "closeTime": None}]}
-        for n, report in enumerate(backlogs())
+        for n, report in enumerate(LOGS["backlog"])
     ]
-    monkeypatch.setitem(LOGS, "backlog", lambda: falling)
+    monkeypatch.setitem(LOGS, "backlog", falling)
     row = tried("backlog", "none")["none"]
     assert (row["verdict"], row["over"], row["bound"]) == (HOLDS, 0, 0)
 
@@ -235,7 +218,7 @@ def test_what_is_only_tracked_limits_nobody(law: str) -> None:
 def test_policies_change_as_in_the_log() -> None:
     """A quota that is removed while the job is away limits nobody from then on."""
     gone = {"type": "policy", "id": "c", "ts": T0 + 61_000, "path": "quotas[user=alice]", "value": None}
-    demand = of([*mutations(), gone])
+    demand = of([*LOGS["mutation"], gone])
     failures = Failures(at=T0 + 62_000, away_s=20, tried=("none", "job-away"))
     rows = figures(demand, POLICIES, failures)["rows"]
     assert [row["over"] for row in rows if row["law"] == "mutation"] == [0, 0]
