@@ -29,6 +29,9 @@ HEAD_MS: Final = 5_000
 """Limit for the head of a request to arrive; then the connection is ended."""
 REQUEST_MS: Final = 30_000
 """The same from the head of a request until its answer is taken."""
+TAKE_MS: Final = 10_000
+"""The same for TAKE_BYTES of an answer that waits: its client may hold a connection to the API behind."""
+TAKE_BYTES: Final = 65_536
 
 
 LASTS: Final = "weir.lasts"
@@ -133,6 +136,7 @@ class GuardedProtocol(H11Protocol):
         self._phase: _Phase | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._end: asyncio.TimerHandle | None = None
+        self._taking: asyncio.TimerHandle | None = None
         self.source = ""
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as uvicorn's
@@ -164,11 +168,13 @@ class GuardedProtocol(H11Protocol):
     def pause_writing(self) -> None:
         """The client does not take what it asked for."""
         super().pause_writing()
+        self._see_taken()
         self._look()
 
     def resume_writing(self) -> None:
         """It does."""
         super().resume_writing()
+        self._stop(self._taking)
         self._look()
 
     def on_response_complete(self) -> None:
@@ -249,8 +255,16 @@ class GuardedProtocol(H11Protocol):
         """Whether it gives an answer that has no end."""
         return self._standing() is _Phase.REQUEST and LASTS in self.cycle.scope
 
+    def _see_taken(self, before: int | None = None) -> None:
+        """See that it takes what waits for it: more than `before` less TAKE_BYTES must not be left."""
+        left = self.transport.get_write_buffer_size()
+        if before is not None and left > before - TAKE_BYTES:
+            self.cut(EndReason.REQUEST_TIMEOUT)
+        else:
+            self._taking = self.loop.call_later(TAKE_MS / 1000, self._see_taken, left)
+
     def _set_timer(self, phase: _Phase) -> None:
-        self._stop_timer()
+        self._stop(self._timer)
         if phase is _Phase.IDLE:
             return  # uvicorn's own time-out
         why, limit_ms = EndReason.REQUEST_TIMEOUT, self._table.request_ms
@@ -265,15 +279,14 @@ class GuardedProtocol(H11Protocol):
         else:
             self.cut(why)
 
-    def _stop_timer(self) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
+    @staticmethod
+    def _stop(timer: asyncio.TimerHandle | None) -> None:
+        if timer is not None:
+            timer.cancel()
 
     def _forget(self) -> None:
-        self._stop_timer()
-        if self._end is not None:
-            self._end.cancel()
+        for timer in (self._timer, self._end, self._taking):
+            self._stop(timer)
         self._unset_keepalive_if_required()
         if self._entered:
             self._entered = False

@@ -159,8 +159,7 @@ class HttpProxy:
         if fill is not None:
             plainly = [(name, value) for name, value in request.headers if name != b"accept-encoding"]
             request = replace(request, headers=plainly)
-        reply = await self._redirects.send(request)
-        try:
+        async with contextlib.aclosing(await self._redirects.send(request)) as reply:
             if fill is None or reply.status != 200:
                 await call.stream(reply)
                 return
@@ -169,8 +168,6 @@ class HttpProxy:
             except orjson.JSONDecodeError:
                 raise HttpRefusal(502, "The upstream's answer cannot be read") from None
             filled = orjson.dumps(fill(value, call.origin))
-        finally:
-            await reply.close()
         kept = [(name, value) for name, value in reply.headers if name != b"content-length"]
         await call.answer(reply.status, kept, filled)
 
@@ -195,12 +192,10 @@ class HttpProxy:
             status, headers, text = refuse(answer)
             await call.answer(status, headers, text)
             return
-        reply = await self._carry_out(call, content, request, counted, answer)
-        try:
+        carried = await self._carry_out(call, content, request, counted, answer)
+        async with contextlib.aclosing(carried) as reply:
             await self._mutations.acknowledged(answer)
             await call.stream(reply)
-        finally:
-            await reply.close()
 
     async def _read(self, reply: Reply) -> bytes | None:
         """A whole answer, None if it is too large, or all that are read at a time are."""
@@ -248,11 +243,9 @@ class HttpProxy:
         headers: Headers = [(b"accept", b"application/json")]
         if authorization is not None:
             headers.append((b"authorization", authorization))
-        reply = await self._redirects.send(ApiRequest("GET", path.encode("latin-1"), headers))
-        try:
+        asked = ApiRequest("GET", path.encode("latin-1"), headers)
+        async with contextlib.aclosing(await self._redirects.send(asked)) as reply:
             return reply.status, await self._read(reply)
-        finally:
-            await reply.close()
 
     async def _ask_credential(self, authorization: bytes) -> int:
         status, _ = await self._get(self._settings.credential_path, authorization)

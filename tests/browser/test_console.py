@@ -270,6 +270,23 @@ FULL = """(async () => {
     return times;
 })()"""
 
+APART = """(async () => {
+    const own = window.fetch;
+    let reads = 0;
+    window.fetch = (path, given) => {
+        if (!path.includes("/entities/mutation/")) return own(path, given);
+        reads++;
+        return Promise.resolve(new Response("{}"));
+    };
+    const place = document.createElement("main");
+    const pages = ["a", "b"].map((name) =>
+        asked.show(place, { names: ["mutation", name] }, new AbortController().signal));
+    for (const page of pages) page.take("decision", {});
+    await new Promise((go) => setTimeout(go, 600));
+    window.fetch = own;
+    return reads;
+})()"""
+
 
 @pytest.mark.parametrize(
     ("module", "asks", "expected"),
@@ -287,6 +304,8 @@ FULL = """(async () => {
         ("limits", "asked.level({ fraction: 0.81, limit: 100, used: 81 })", "high"),
         # It asked each second, whatever it was told.
         ("api", FULL, 1),
+        # Each page of an entity reads it as it opens, and anew once something was decided there.
+        ("entity", APART, 4),
         # A group of consumers may have what ends a line elsewhere in its name.
         ("api", "asked.eventsIn('data: a\\u2028b\\n\\n')", [[["message", "a\u2028b"]], ""]),
     ],

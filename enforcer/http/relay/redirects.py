@@ -57,7 +57,7 @@ class Redirects:
             location = reply.header(b"location")
             if reply.status not in _SENT_ON or location is None:
                 return reply
-            await reply.close()
+            await reply.aclose()
             if hops == REDIRECTS_MAX:
                 raise self._refused(f"The upstream sent it on more than {REDIRECTS_MAX} times")
             if not isinstance(request.content, bytes):

@@ -151,7 +151,7 @@ class Reply:
         except httpx2.HTTPError as error:
             raise _failed(error, self._metrics) from error
 
-    async def close(self) -> None:
+    async def aclose(self) -> None:
         """Give the connection back, or end it if the body was not read."""
         await self._response.aclose()
 

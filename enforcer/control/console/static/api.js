@@ -9,9 +9,8 @@ let declined = false;
 
 /** What the API refused, with its reason, and in how many seconds it may be asked again. */
 export class Refused extends Error {
-  constructor(status, reason, afterS) {
+  constructor(reason, afterS) {
     super(reason);
-    this.status = status;
     this.afterS = afterS;
   }
 }
@@ -68,7 +67,7 @@ async function sent(path, given) {
   }
   // A date, as others may send, is no number.
   const afterS = Number(answer.headers.get("Retry-After")) || 0;
-  throw new Refused(answer.status, reason || answer.statusText, afterS);
+  throw new Refused(reason || answer.statusText, afterS);
 }
 
 /** JSON whose whole numbers beyond 2^53 stay as they are written, where the browser knows that. */

@@ -60,6 +60,14 @@ export function show(main, to, signal) {
       },
     );
   read();
+  let waiting = 0;
+  /** Decisions come by hundreds: the rest is read once for all of them. */
+  const soon = () => {
+    waiting ||= setTimeout(() => {
+      waiting = 0;
+      read();
+    }, 300);
+  };
   let summaries = 0;
   return {
     title: name,
@@ -67,23 +75,13 @@ export function show(main, to, signal) {
     stream: `weir/v1/stream?${new URLSearchParams({ law, entity: name })}`,
     take(event, data) {
       if (event === "decision") [data].flat().forEach(take);
-      if (event === "decision" || (event === "summary" && ++summaries % REREAD === 0)) soon(read);
+      if (event === "decision" || (event === "summary" && ++summaries % REREAD === 0)) soon();
     },
   };
 }
 
 const section = (id, said, ...parts) =>
   h("section", { "aria-labelledby": id }, h("h2", { id }, said), parts);
-
-let waiting = 0;
-
-/** Decisions come by hundreds: the rest is read once for all of them. */
-function soon(read) {
-  waiting ||= setTimeout(() => {
-    waiting = 0;
-    read();
-  }, 300);
-}
 
 function showState(part, now) {
   const unit = now.unit ?? "";

@@ -76,15 +76,11 @@ class Server:
     async def run(self) -> AsyncIterator["Server"]:
         config = uvicorn.Config(
             app,
-            port=0,
             http=partial(GuardedProtocol, self.connections, lambda connection: self.greet(connection)),  # type: ignore[arg-type]
-            ws="none",
-            lifespan="off",
-            log_config=None,
-            log_level=logging.ERROR,
+            port=0, ws="none", lifespan="off", log_config=None, log_level=logging.ERROR,
             timeout_keep_alive=KEEP_ALIVE_S,  # type: ignore[arg-type]  # a time of the loop's
             timeout_graceful_shutdown=1,
-        )
+        )  # fmt: skip
         server = uvicorn.Server(config)
         config.load()
         server.lifespan = config.lifespan_class(config)
@@ -106,16 +102,13 @@ class Server:
         await asyncio.get_running_loop().sock_connect(client, ("127.0.0.1", self.port))
         reader, writer = await asyncio.open_connection(sock=client)
         self._opened.append(writer)
-        for part in parts:
-            writer.write(part)
+        writer.writelines(parts)
         return reader, writer
 
     def ended(self, reason: str) -> float:
         """How many were ended for it."""
-        value = self.metrics.registry.get_sample_value(
-            "weir_admin_connections_ended_total", {"reason": reason}
-        )
-        return value or 0.0
+        name = "weir_admin_connections_ended_total"
+        return self.metrics.registry.get_sample_value(name, {"reason": reason}) or 0.0
 
     @property
     def open(self) -> float:
@@ -253,6 +246,19 @@ async def an_answer_that_is_taken_slowly_is_not_cut_as_idle() -> None:
         await reader.readuntil(b"\r\n\r\n")
         await asyncio.sleep(KEEP_ALIVE_S + 0.4)
         assert len(await reader.readexactly(ANSWER_BYTES)) == ANSWER_BYTES
+
+
+async def test_a_waiting_answer_is_taken_part_by_part(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Long before the time of the request is over; who takes it slowly gets all of it."""
+    monkeypatch.setattr(connections, "TAKE_MS", 300)
+    async with served(request_ms=60_000) as server:
+        reader, _ = await server.connect(HEAD.replace(b"quick", b"large"))
+        for path in (b"large", b"lasts/large"):
+            await server.connect(HEAD.replace(b"quick", path))
+        for _ in range(ANSWER_BYTES // 2**17):
+            await reader.readexactly(2**17)
+            await asyncio.sleep(0.01)
+        await until(lambda: server.ended("request_timeout") == 2)
 
 
 async def test_limits_of_time() -> None:
