@@ -288,7 +288,7 @@ class LastRequest:
         self.key = -1
 
     def keep(self, data: bytes | bytearray, size: int, key: int, version: int, name_bytes: int) -> None:
-        """Note a request that passes and is answered, if others may be like it.
+        """Note a request of REPEATED_KEYS that passes and is answered, if it is short enough.
 
         Args:
             data: begins with its length.
@@ -308,7 +308,7 @@ class LastRequest:
                 or self._protected.plain_names_ours(data, topics, min(size, len(data)), version) is not False
             ):
                 return
-        if key not in REPEATED_KEYS or stop > min(KNOWN_BYTES, len(data)):
+        if stop > min(KNOWN_BYTES, len(data)):
             return
         self.looked_at, self.stop = bytes(data[_AFTER_ID:stop]), stop
         self._ids = self._protected.ids
