@@ -94,7 +94,7 @@ class OwnTopics:
         self._looked_up: frozenset[bytes] = frozenset()
         self._seen: dict[bytes, None] = {}
         self.ids: frozenset[bytes] = frozenset()
-        """Ids of the topics, as far as they are known."""
+        """Ids of the topics, as far as they are known; another object once they are others."""
         self._search = self._pattern()
 
     def learn(self, ids: Collection[bytes]) -> None:
@@ -113,8 +113,10 @@ class OwnTopics:
             self._take_ids()
 
     def _take_ids(self) -> None:
-        self.ids = self._looked_up.union(self._seen)
-        self._search = self._pattern()
+        ids = self._looked_up.union(self._seen)
+        if ids != self.ids:
+            self.ids = ids
+            self._search = self._pattern()
 
     def _pattern(self) -> _Search:
         return re.compile(b"|".join(map(re.escape, (*self._needles, *self.ids)))).search
