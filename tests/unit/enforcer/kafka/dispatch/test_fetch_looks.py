@@ -84,3 +84,11 @@ def test_what_a_limit_left_when_it_was_reached_is_remembered(monkeypatch: pytest
         world.now_ms += 700
         rig.sent({"t": 1})
         assert len(looks) == changes + 1
+
+
+def test_of_an_answer_only_its_marks_are_kept() -> None:
+    """Where many transactions were aborted it lists tens of thousands: megabytes for each connection."""
+    rig = Rig(World())
+    _, plan = rig.sent({"t": 1})
+    rig.got(plan, {"t": [SIX]}, high=77)
+    assert list(rig.fetches._deliveries._marks.values()) == [(77, 77, 0)]
