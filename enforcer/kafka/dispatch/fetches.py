@@ -290,7 +290,7 @@ class Fetches:
             came_ms = self._context.steady_ms()
             for want in wants:
                 if want.left is not None and want.left.level:
-                    claims.reached(want, came_ms)
+                    claims.reached(want, want.left, came_ms)
                 elif want.scarce:
                     claims.look(want)
             return found
