@@ -1,5 +1,8 @@
 """Fetch, ShareFetch and group requests of one connection while limits of dispatch are in force."""
 
+from typing import Final
+
+from enforcer.core import bounds
 from enforcer.kafka.dispatch.context import FetchContext
 from enforcer.kafka.dispatch.fetches import Fetches
 from enforcer.kafka.dispatch.share_fetches import ShareFetches
@@ -9,6 +12,9 @@ from enforcer.kafka.names import NameQuestions
 from enforcer.kafka.part import Behind, Limit, Link, Part, Request, Slot
 from enforcer.wire.kafka.frames import FETCH, SHARE_FETCH, BadFrame
 from streaming.contract.events import ANONYMOUS
+
+_OBJECTS: Final = 14
+"""What a request takes that was read, for each of its bytes: the 16 of a partition take 224."""
 
 
 class DispatchLimit(Limit):
@@ -36,6 +42,16 @@ class DispatchPart(Part):
         self._fetches = Fetches(context, link.pacer, self._questions.ask)
         self._shares: ShareFetches | None = None
         self._deaf = False
+        self._held_bytes = 0
+
+    @property
+    def free(self) -> bool:
+        """Whether what was read and has no answer takes little: a client says how long it may wait."""
+        return self._held_bytes <= bounds.HELD_BYTES_MAX
+
+    @property
+    def held_bytes(self) -> int:
+        return self._held_bytes
 
     def take(self, request: Request) -> bool:
         if request.header.api_key not in (FETCH, SHARE_FETCH):
@@ -54,7 +70,19 @@ class DispatchPart(Part):
             return False
         request.frame, request.undo = plan.frame, planner.take_back
         if (read := plan.cut or plan.look) is not None:
-            request.readers.append(lambda _slot, response: read(response))
+            size = _OBJECTS * len(request.whole)
+            self._held_bytes += size
+
+            def undo() -> None:
+                self._held_bytes -= size
+                planner.take_back()
+
+            def hear(_slot: Slot, response: bytes) -> bytes:
+                self._held_bytes -= size
+                return read(response)
+
+            request.undo = undo
+            request.readers.append(hear)
         return True
 
     def look_behind(self, requests: Behind, *, over: bool) -> None:

@@ -71,6 +71,18 @@ def test_a_response_is_cut_and_the_next_request_waits() -> None:
     assert [delivered.msgs for delivered in counted.delivered] == [12, 6]
 
 
+def test_requests_of_many_partitions_go_one_after_the_other() -> None:
+    """Each takes a dozen times its bytes until it is answered, and it is known who holds that."""
+    rig, _ = limited()
+    frame, sent = framed(fetch_request(12, {"t": 1, "u": 3_000})[0]), len(rig.upstream.sent)
+    for _ in range(3):
+        rig.connection.data_received(frame)
+    for more in (1, 2, 3):
+        assert len(rig.upstream.sent) == sent + more and rig.connection.held_bytes > 10 * len(frame)
+        rig.answer([fetched(12, {"t": [b""]}, 100)])
+    assert rig.connection._chain.held_bytes == 0 and not rig.client.closed
+
+
 def test_a_held_request_is_answered_in_time() -> None:
     """Without the broker, in its turn."""
     rig, counted = limited()
@@ -198,6 +210,7 @@ def test_resource_groups_are_charged_for_what_is_left() -> None:
     counted.generation += 1
     rig.connection.data_received(frame)
     assert len(rig.upstream.sent) == sent and len(rig.fetch_context.lines) == 0
+    assert rig.connection._chain.held_bytes == 0
 
 
 def test_nothing_is_acquired_for_a_client_that_is_gone() -> None:
