@@ -81,6 +81,11 @@ class Fetches:
         self._was_limited = False
         self._broker = ""
 
+    @property
+    def partitions(self) -> int:
+        """Of how many it is remembered what was delivered."""
+        return self._trail.size
+
     def plan(
         self, frame: bytes, header: RequestHeader, client: Client, address: tuple[str, int]
     ) -> Plan | None:

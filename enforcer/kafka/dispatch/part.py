@@ -15,6 +15,8 @@ from streaming.contract.events import ANONYMOUS
 
 _OBJECTS: Final = 14
 """What a request takes that was read, for each of its bytes: the 16 of a partition take 224."""
+_PART_BYTES: Final = 200
+"""What a partition takes that is remembered, about."""
 
 
 class DispatchLimit(Limit):
@@ -51,7 +53,9 @@ class DispatchPart(Part):
 
     @property
     def held_bytes(self) -> int:
-        return self._held_bytes
+        """Also what is remembered: anybody may name partitions that nobody has made."""
+        known = 0 if self._shares is None else self._shares.sessions.partitions
+        return self._held_bytes + _PART_BYTES * (known + self._fetches.partitions)
 
     def take(self, request: Request) -> bool:
         if request.header.api_key not in (FETCH, SHARE_FETCH):
