@@ -2,19 +2,16 @@
 
 from typing import Final
 
-from enforcer.core import bounds
 from enforcer.kafka.dispatch.context import FetchContext
 from enforcer.kafka.dispatch.fetches import Fetches
 from enforcer.kafka.dispatch.share_fetches import ShareFetches
 from enforcer.kafka.groups.frames import TOLD_KEYS, acting, let_in, places, told
 from enforcer.kafka.groups.readers import Client, short
 from enforcer.kafka.names import NameQuestions
-from enforcer.kafka.part import Behind, Limit, Link, Part, Request, Slot
+from enforcer.kafka.part import OBJECTS, Behind, Limit, Link, Part, Request, Slot
 from enforcer.wire.kafka.frames import FETCH, SHARE_FETCH, BadFrame
 from streaming.contract.events import ANONYMOUS
 
-_OBJECTS: Final = 14
-"""What a request takes that was read, for each of its bytes: the 16 of a partition take 224."""
 _PART_BYTES: Final = 200
 """What a partition takes that is remembered, about."""
 
@@ -44,18 +41,12 @@ class DispatchPart(Part):
         self._fetches = Fetches(context, link.pacer, self._questions.ask)
         self._shares: ShareFetches | None = None
         self._deaf = False
-        self._held_bytes = 0
-
-    @property
-    def free(self) -> bool:
-        """Whether what was read and has no answer takes little: a client says how long it may wait."""
-        return self._held_bytes <= bounds.HELD_BYTES_MAX
 
     @property
     def held_bytes(self) -> int:
-        """Also what is remembered: anybody may name partitions that nobody has made."""
+        """What is remembered: anybody may name partitions that nobody has made."""
         known = 0 if self._shares is None else self._shares.sessions.partitions
-        return self._held_bytes + _PART_BYTES * (known + self._fetches.partitions)
+        return _PART_BYTES * (known + self._fetches.partitions)
 
     def take(self, request: Request) -> bool:
         if request.header.api_key not in (FETCH, SHARE_FETCH):
@@ -74,19 +65,8 @@ class DispatchPart(Part):
             return False
         request.frame, request.undo = plan.frame, planner.take_back
         if (read := plan.cut or plan.look) is not None:
-            size = _OBJECTS * len(request.whole)
-            self._held_bytes += size
-
-            def undo() -> None:
-                self._held_bytes -= size
-                planner.take_back()
-
-            def hear(_slot: Slot, response: bytes) -> bytes:
-                self._held_bytes -= size
-                return read(response)
-
-            request.undo = undo
-            request.readers.append(hear)
+            request.kept += OBJECTS * len(request.whole)
+            request.readers.append(lambda _slot, response: read(response))
         return True
 
     def look_behind(self, requests: Behind, *, over: bool) -> None:
