@@ -123,3 +123,5 @@ def test_what_is_kept_until_the_answer_is_bounded() -> None:
     for number in range(3):
         rig.answer([struct.pack(">i", number) + BODIES[struct.pack(">hh", METADATA, 4)]])
     assert rig.client.answered() == [0, 1, 2] and rig.connection._chain.held_bytes == 0
+    rig.connection.data_received(asked(20, 1, struct.pack(">i", len(names)) + rows + bytes(4)))
+    assert rig.connection._chain.held_bytes > bounds.HELD_BYTES_MAX // 2
