@@ -13,6 +13,7 @@ from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import Final
 
+from enforcer.core import bounds
 from enforcer.host.turns import Turns
 from enforcer.kafka.guard.protected import OwnTopics
 from enforcer.kafka.part import Behind, Concern, Limit, Link, Part, Reader, Request, Slot
@@ -69,6 +70,8 @@ class Chain:
         # Those that were made when a request wanted it: most connections have none.
         self._wanted: list[Part] = []
         self._unheard = False
+        # What parts keep of requests until the broker has answered them.
+        self._kept_bytes = 0
         limits = [concern for concern in concerns if isinstance(concern, Limit)]
         self.laws = tuple(limit.law for limit in limits)
         self._limits = limits
@@ -148,15 +151,16 @@ class Chain:
     def free(self) -> bool:
         """Whether the next request may be handled."""
         # A loop costs half as much as all().
-        for part in self._wanted:  # noqa: SIM110
+        for part in self._wanted:
             if not part.free:
                 return False
-        return True
+        # A broker may take its time for an answer, as long as the client says.
+        return self._kept_bytes <= bounds.HELD_BYTES_MAX
 
     @property
     def held_bytes(self) -> int:
         """Size of the requests that were read and not answered."""
-        return sum(part.held_bytes for part in self._wanted)
+        return self._kept_bytes + sum(part.held_bytes for part in self._wanted)
 
     @property
     def unadmitted(self) -> Slot | None:
@@ -213,11 +217,13 @@ class Chain:
             return
         slot = request.slot()
         if request.readers or slot.finish is not None:
-            slot.done = partial(self._respond, slot, request.readers)
+            slot.done = partial(self._respond, slot, request.readers, kept=request.kept)
+            self._kept_bytes += request.kept
         self._link.reserve(slot)
         self._link.send(slot, frame)
 
-    def _respond(self, slot: Slot, readers: Sequence[Reader], response: bytes) -> None:
+    def _respond(self, slot: Slot, readers: Sequence[Reader], response: bytes, kept: int = 0) -> None:
+        self._kept_bytes -= kept
         for read in readers:
             left = read(slot, response)
             if left is None:

@@ -80,16 +80,17 @@ class ShareSession:
         number: of the request that was noted last, if that lets something go, else 0; what is said of its
             topics is said as that request sees it.
         changes: how often `topics` has changed.
+        partitions: how many `topics` has.
     """
 
     __slots__ = (
-        "__weakref__", "_heard", "_leaving", "_left", "_overflown", "_partitions", "_stay", "_unread",
-        "changes", "number", "topics",
+        "__weakref__", "_heard", "_leaving", "_left", "_overflown", "_stay", "_unread",
+        "changes", "number", "partitions", "topics",
     )  # fmt: skip
 
     def __init__(self, overflown: bool = False) -> None:
         self.topics: dict[bytes, set[int]] = {}
-        self.number = self.changes = self._partitions = 0
+        self.number = self.changes = self.partitions = 0
         # Topic -> the request that lets these of its partitions go.
         self._leaving: dict[bytes, tuple[int, set[int]]] = {}
         # It is so until that request is accepted; None: it is not.
@@ -129,11 +130,11 @@ class ShareSession:
             self._renew(topics)
         for topic, parts in topics:
             self._add(topic, parts)
-        if self._partitions > SHARE_PARTS_MAX:
+        if self.partitions > SHARE_PARTS_MAX:
             self.overflow()
         if self._overflown == _EVER:
             # Topics stay, since somebody may owe for them; what they have of partitions is not kept up.
-            self.topics = {topic: set() for topic in self.topics}
+            self.topics, self.partitions = {topic: set() for topic in self.topics}, 0
             self._leaving.clear()
         elif not anew and (self._unread is None or not self._stay):
             # A broker forgets nothing of what it begins with.
@@ -146,7 +147,7 @@ class ShareSession:
         self.changes += 1
         for topic in [topic for topic, (by, _) in self._leaving.items() if by == number]:
             _, gone = self._leaving.pop(topic)
-            self._partitions -= len(gone)
+            self.partitions -= len(gone)
             self.topics[topic] -= gone
             if not self.topics[topic]:
                 del self.topics[topic]
@@ -169,7 +170,7 @@ class ShareSession:
 
     def _renew(self, topics: Sequence[Parts]) -> None:
         """A request begins or ends it: all leaves that is not named."""
-        parts = self._partitions + sum(len(its) for _, its in topics)
+        parts = self.partitions + sum(len(its) for _, its in topics)
         if (
             self._overflown is not None
             or parts > SHARE_PARTS_MAX
@@ -178,7 +179,7 @@ class ShareSession:
             # There is no room for both: until the answer nobody knows which it has.
             self.topics.clear()
             self._leaving.clear()
-            self._partitions, self._overflown = 0, self.number
+            self.partitions, self._overflown = 0, self.number
         self._leaving = {topic: (self.number, set(its)) for topic, its in self.topics.items()}
         self._unread = None if self._unread is None else self.number
 
@@ -188,9 +189,9 @@ class ShareSession:
         if self._overflown == _EVER:
             return
         its = self.topics.setdefault(topic, set())
-        self._partitions -= len(its)
+        self.partitions -= len(its)
         its.update(parts)
-        self._partitions += len(its)
+        self.partitions += len(its)
         if topic in self._leaving:
             self._leaving[topic][1].difference_update(parts)
 
@@ -236,6 +237,11 @@ class ShareSessions:
     def __init__(self, known: Known) -> None:
         self._known = known
         self._kept: dict[tuple[object, ...], ShareSession] = {}
+
+    @property
+    def partitions(self) -> int:
+        """How many all of them have."""
+        return sum(session.partitions for session in self._kept.values())
 
     def of(self, asked: ShareAsked, *whose: object) -> Asking:
         """A request of its session, as that is now; one there is no room for is overflown.

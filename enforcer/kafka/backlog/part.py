@@ -40,6 +40,7 @@ SHARED_MS: Final = 60_000.0
 client, which has as few as one request on its way."""
 _OTHERS_MAX: Final = 8
 _ARRIVED_MAX: Final = 4_096
+_PLACE_BYTES: Final = 250
 _HEAD: Final = struct.Struct(">ihhi")  # length, key, version, correlation id
 
 _KEYS: Final = frozenset({PRODUCE})
@@ -297,6 +298,7 @@ class BlocksPart(Part):
             count()
             return merged(header, refused, response)
 
+        request.kept += _PLACE_BYTES * len(refused)
         request.amend(finish)
         return True
 

@@ -39,8 +39,8 @@ class Claims:
         self._waiting: dict[Claim, float] = {}
         self._woken = False
         self._going: list[Claim] = []
-        # Those of which a limit was reached; with what came then, and when, until it is asked what is left.
-        self._limited_before: dict[Claim, tuple[float, LimitedTopic] | None] = {}
+        # Those of which a limit was reached; with when, what was left and whose, until it is asked anew.
+        self._limited_before: dict[Claim, tuple[float, Left, str] | None] = {}
         # Until when it need not be asked either.
         self._ample: dict[Claim, float] = {}
         self._generation = -1
@@ -166,9 +166,9 @@ class Claims:
         """What is left of a topic is not ample any more."""
         self._ample.pop(want.claim, None)
 
-    def reached(self, want: LimitedTopic, came_ms: float) -> None:
-        """A limit was reached by what came of a topic then: see what is `left`."""
-        self._note_limited(want.claim, (came_ms, want))
+    def reached(self, want: LimitedTopic, left: Left, came_ms: float) -> None:
+        """A limit was reached by what came of a topic then, which left so much."""
+        self._note_limited(want.claim, (came_ms, left, want.group))
 
     def leave(self, want: LimitedTopic) -> None:
         """It waits no more."""
@@ -207,14 +207,14 @@ class Claims:
     def _left_before(self, want: LimitedTopic, now_ms: float) -> Left | None:
         """What was left when a limit was reached, as long as it has to be waited for; None: look anew."""
         reached = self._limited_before.get(want.claim)
-        if reached is None or (left := reached[1].left) is None:
+        if reached is None:
             return None
         self._limited_before[want.claim] = None
-        wait_ms = left.wait_ms - (now_ms - reached[0])
-        want.group = reached[1].group
+        came_ms, left, want.group = reached
+        wait_ms = left.wait_ms - (now_ms - came_ms)
         return left._replace(wait_ms=ceil(wait_ms)) if wait_ms > 0 else None
 
-    def _note_limited(self, claim: Claim, reached: tuple[float, LimitedTopic] | None = None) -> None:
+    def _note_limited(self, claim: Claim, reached: tuple[float, Left, str] | None = None) -> None:
         """From now on it takes turns; before, nobody waits for what others may bring."""
         self._ample.pop(claim, None)
         if len(self._limited_before) >= _LIMITED_MAX:

@@ -17,7 +17,7 @@ from enforcer.wire.kafka.batches import BATCHES_MAX
 
 MARKS_MAX: Final = 10_000
 """Partitions of a connection whose offsets are remembered; of others none are told while they must wait."""
-_UNKNOWN: Final = PartitionAnswer(-1, 0, -1, -1, -1, (), 0, 0, 0)
+_UNKNOWN: Final = (-1, -1, -1)
 _MSGS: Final = 0
 _SIZE: Final = 1
 _STOP: Final = 2
@@ -81,8 +81,8 @@ class Deliveries:
         self._context = context
         self._trail = trail
         self._caught_up: set[bytes] = set()
-        # What was told last of partitions of limited topics.
-        self._marks: dict[tuple[bytes, int], PartitionAnswer] = {}
+        # What was told last of partitions of limited topics (EmptyTopic): no answer's transactions are kept.
+        self._marks: dict[tuple[bytes, int], tuple[int, int, int]] = {}
         # Which of the deliveries was each one's last.
         self._served: dict[tuple[bytes, int], int] = {}
         self._deliveries = 0
@@ -95,7 +95,7 @@ class Deliveries:
         """Those of some topics that must wait, as a response tells of them."""
         marks = self._marks
         return [
-            (key, [(part.number, *marks.get((key, part.number), _UNKNOWN)[2:5]) for part in parts])
+            (key, [(part.number, *marks.get((key, part.number), _UNKNOWN)) for part in parts])
             for key, _, _, parts in (want.topic for want in wants if want.wait_ms)
         ]
 
@@ -250,7 +250,7 @@ class Deliveries:
             gone = next(iter(self._marks))
             del self._marks[gone]
             self._served.pop(gone, None)
-        self._marks[place] = got
+        self._marks[place] = got[2:5]
 
 
 def _offsets(topic: TopicRequest) -> dict[int, int]:

@@ -81,6 +81,11 @@ class Fetches:
         self._was_limited = False
         self._broker = ""
 
+    @property
+    def partitions(self) -> int:
+        """Of how many it is remembered what was delivered."""
+        return self._trail.size
+
     def plan(
         self, frame: bytes, header: RequestHeader, client: Client, address: tuple[str, int]
     ) -> Plan | None:
@@ -290,7 +295,7 @@ class Fetches:
             came_ms = self._context.steady_ms()
             for want in wants:
                 if want.left is not None and want.left.level:
-                    claims.reached(want, came_ms)
+                    claims.reached(want, want.left, came_ms)
                 elif want.scarce:
                     claims.look(want)
             return found

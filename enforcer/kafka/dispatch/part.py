@@ -1,14 +1,19 @@
 """Fetch, ShareFetch and group requests of one connection while limits of dispatch are in force."""
 
+from typing import Final
+
 from enforcer.kafka.dispatch.context import FetchContext
 from enforcer.kafka.dispatch.fetches import Fetches
 from enforcer.kafka.dispatch.share_fetches import ShareFetches
 from enforcer.kafka.groups.frames import TOLD_KEYS, acting, let_in, places, told
 from enforcer.kafka.groups.readers import Client, short
 from enforcer.kafka.names import NameQuestions
-from enforcer.kafka.part import Behind, Limit, Link, Part, Request, Slot
+from enforcer.kafka.part import OBJECTS, Behind, Limit, Link, Part, Request, Slot
 from enforcer.wire.kafka.frames import FETCH, SHARE_FETCH, BadFrame
 from streaming.contract.events import ANONYMOUS
+
+_PART_BYTES: Final = 200
+"""What a partition takes that is remembered, about."""
 
 
 class DispatchLimit(Limit):
@@ -37,6 +42,12 @@ class DispatchPart(Part):
         self._shares: ShareFetches | None = None
         self._deaf = False
 
+    @property
+    def held_bytes(self) -> int:
+        """What is remembered: anybody may name partitions that nobody has made."""
+        known = 0 if self._shares is None else self._shares.sessions.partitions
+        return _PART_BYTES * (known + self._fetches.partitions)
+
     def take(self, request: Request) -> bool:
         if request.header.api_key not in (FETCH, SHARE_FETCH):
             self._hear(request)
@@ -54,6 +65,7 @@ class DispatchPart(Part):
             return False
         request.frame, request.undo = plan.frame, planner.take_back
         if (read := plan.cut or plan.look) is not None:
+            request.kept += OBJECTS * len(request.whole)
             request.readers.append(lambda _slot, response: read(response))
         return True
 

@@ -9,7 +9,7 @@ from enforcer.kafka.dispatch.fetch_requests import FetchRequest, TopicRequest
 from enforcer.kafka.groups.readers import Client
 from enforcer.wire.kafka.codec import told
 from enforcer.wire.kafka.frames import FETCH
-from enforcer.wire.kafka.traffic import UNKNOWN_SESSION
+from enforcer.wire.kafka.traffic import FETCH_PARTS_MAX, UNKNOWN_SESSION
 
 W = TypeVar("W", bound=Mapping[bytes, Any])
 """What is wanted of a request, by topic."""
@@ -19,7 +19,8 @@ TOPICS_MAX: Final = 1_000
 
 _NEW: Final = (-1, -1, -1, None)
 KNOWN_MAX: Final = 1_000
-"""Topics of a connection that are remembered; of more each is looked up with each request."""
+"""Topics of a connection that are remembered, with as many partitions as a request may have; of more each is
+looked up with each request."""
 FRAME_MAX: Final = 65_536
 """A request that waits is kept as it was read up to this size, bytes; a larger one is read again."""
 
@@ -157,6 +158,7 @@ class TopicCache(Generic[W]):
         # and then the topic's full name if its connections' trails matter.
         self._topics: dict[bytes, tuple[list[int], TopicReading | None, str]] = {}
         self._groups: set[str] = set()
+        self._parts = 0
         self._complete = False
         self._waiting: tuple[bytes, FetchRequest, W | None] | None = None
 
@@ -173,7 +175,7 @@ class TopicCache(Generic[W]):
             self._state = state
             self._topics.clear()
             self._groups.clear()
-            self._waiting = None
+            self._waiting, self._parts = None, 0
         self._complete = True
         kept, self._waiting = self._waiting, None
         return kept[2] if kept is not None and kept[1] is asked else None
@@ -193,7 +195,10 @@ class TopicCache(Generic[W]):
         self, topic: TopicRequest, groups: tuple[str, ...], reading: TopicReading | None, tracked: str
     ) -> None:
         """It was found out."""
-        if len(self._topics) < KNOWN_MAX or topic.key in self._topics:
+        before = self._topics.get(topic.key)
+        parts = self._parts + len(topic.parts) - (0 if before is None else len(before[0]))
+        if parts <= FETCH_PARTS_MAX and (len(self._topics) < KNOWN_MAX or before is not None):
+            self._parts = parts
             self._topics[topic.key] = [part.number for part in topic.parts], reading, tracked
             self._groups.update(group for group in groups if group)
 

@@ -41,7 +41,7 @@ class ShareFetches:
         self._naming = naming
         self.claims = Claims(context, pause, context.new_trail())
         """What it waits for."""
-        self._sessions, self._begun = ShareSessions(context.sessions), 0
+        self.sessions, self._begun = ShareSessions(context.sessions), 0
         self._topics: set[str] = set()
         # Requests whose answers are to be counted, and whether the last one is one of them.
         self._under_way, self._counted = 0, False
@@ -76,9 +76,9 @@ class ShareFetches:
         asked, context = sharing(frame, header), self._context
         if self._begun != context.dispatch.begun:
             # They have gone on unread.
-            self._sessions, self._begun = ShareSessions(context.sessions), context.dispatch.begun
+            self.sessions, self._begun = ShareSessions(context.sessions), context.dispatch.begun
         broker = context.broker(address)
-        asking = self._sessions.of(asked, client.user, broker, self._begun)
+        asking = self.sessions.of(asked, client.user, broker, self._begun)
         plan = self._planned(frame, header.api_version, asked, asking.session, broker)
         if plan is None or not asking.number:
             return plan

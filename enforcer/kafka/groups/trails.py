@@ -81,6 +81,7 @@ class Trail:
         untold: topics of which something has changed since others were told.
         told_ms: another proxy has said so then; None: the connection is here.
         ended: its client is gone, so it reads for nobody.
+        size: partitions that are remembered.
         untracked: what stands for partitions that found no room: nothing, or anything once one did not.
     """
 
@@ -96,7 +97,7 @@ class Trail:
         self.ended = False
         self.untracked = Stretch(0, 1, 0, 0, 0.0)
         self._topics: dict[str, dict[int, Stretch]] = {}
-        self._size = 0
+        self.size = 0
 
     def of(self, topic: str) -> dict[int, Stretch]:
         """Its stretches of a topic by partition."""
@@ -108,11 +109,11 @@ class Trail:
         for number, offset in parts:
             found = known.get(number)
             if found is None:
-                if self._size >= TRAIL_MAX:
+                if self.size >= TRAIL_MAX:
                     self.untracked.reach = INT64_MAX
                     continue
                 known[number] = Stretch(offset, offset, offset, offset, now_ms)
-                self._size += 1
+                self.size += 1
                 # Not before: topics without partitions, which nothing bounds, are not kept.
                 self._topics[topic] = known
             elif offset > found.reach:
@@ -128,8 +129,8 @@ class Trail:
             before = known.get(number)
             if before is not None:
                 had.since_ms = before.since_ms
-            elif self._size < TRAIL_MAX:
-                self._size += 1
+            elif self.size < TRAIL_MAX:
+                self.size += 1
             else:
                 continue
             known[number] = had

@@ -26,7 +26,7 @@ from enforcer.kafka.guard.rules import (
     Rule,
     rules_of,
 )
-from enforcer.kafka.part import EVERYTHING, Concern, Finish, Link, Part, Request
+from enforcer.kafka.part import EVERYTHING, OBJECTS, Concern, Finish, Link, Part, Request
 from enforcer.wire.kafka.codec import ASKED_MAX, Reader, answer, request_layout, rewritten
 from enforcer.wire.kafka.frames import (
     API_VERSIONS,
@@ -237,6 +237,8 @@ class GuardPart(Part):
             return False
         request.frame = judged.frame
         if judged.finish is not None:
+            # What was taken out.
+            request.kept += OBJECTS * len(request.whole)
             request.amend(judged.finish)
         return True
 

@@ -94,7 +94,7 @@ class OwnTopics:
         self._looked_up: frozenset[bytes] = frozenset()
         self._seen: dict[bytes, None] = {}
         self.ids: frozenset[bytes] = frozenset()
-        """Ids of the topics, as far as they are known."""
+        """Ids of the topics, as far as they are known; another object once they are others."""
         self._search = self._pattern()
 
     def learn(self, ids: Collection[bytes]) -> None:
@@ -113,8 +113,10 @@ class OwnTopics:
             self._take_ids()
 
     def _take_ids(self) -> None:
-        self.ids = self._looked_up.union(self._seen)
-        self._search = self._pattern()
+        ids = self._looked_up.union(self._seen)
+        if ids != self.ids:
+            self.ids = ids
+            self._search = self._pattern()
 
     def _pattern(self) -> _Search:
         return re.compile(b"|".join(map(re.escape, (*self._needles, *self.ids)))).search
@@ -288,7 +290,7 @@ class LastRequest:
         self.key = -1
 
     def keep(self, data: bytes | bytearray, size: int, key: int, version: int, name_bytes: int) -> None:
-        """Note a request that passes and is answered, if others may be like it.
+        """Note a request of REPEATED_KEYS that passes and is answered, if it is short enough.
 
         Args:
             data: begins with its length.
@@ -308,7 +310,7 @@ class LastRequest:
                 or self._protected.plain_names_ours(data, topics, min(size, len(data)), version) is not False
             ):
                 return
-        if key not in REPEATED_KEYS or stop > min(KNOWN_BYTES, len(data)):
+        if stop > min(KNOWN_BYTES, len(data)):
             return
         self.looked_at, self.stop = bytes(data[_AFTER_ID:stop]), stop
         self._ids = self._protected.ids

@@ -233,7 +233,7 @@ class MutationsPart(Part):
             self._link.pacer.hold(line_of(quota.subject), self._settings.decision_timeout_ms)
             return
         link = GatedLink(self._link, request, self._finished)
-        self._keep(link.slot, len(request.frame) + _ITEM_BYTES * len(asked.items))
+        self._keep(link.slot, request.kept + len(request.frame) + _ITEM_BYTES * len(asked.items))
         self._admit(link, asked, user, request.header, quota, verdict)
 
     def _take_heartbeat(self, request: Request) -> bool:

@@ -73,15 +73,15 @@ class Lane:
         Args:
             send: takes what the broker gets.
         """
+        for law in self._laws:
+            if law.active:
+                return
         known, responses = self._known, self._responses
         key, version, due = known.key, known.version, responses.due
         if len(due) != len(responses.answers):
             return
         for slot in due:
             if slot.api_key != key or slot.api_version != version or slot.done is not None:
-                return
-        for law in self._laws:
-            if law.active:
                 return
         self._asked.extend(struct.pack(">i", slot.correlation_id) for slot in due)
         due.clear()

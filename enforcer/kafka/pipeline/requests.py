@@ -16,6 +16,7 @@ from enforcer.kafka.guard.protected import (
     KNOWN_BYTES,
     NOTHING,
     PLAIN_TOPICS_AT,
+    REPEATED_KEYS,
     InForce,
     LastRequest,
     OwnTopics,
@@ -182,8 +183,11 @@ class Requests(Unread):
         if pos == start:
             return b""
         if pos == end and answered and not self.passing:
-            # The next one may be like it.
-            self.known.keep(data[last : last + KNOWN_BYTES], pos - last, key, version, name_bytes)
+            if key in REPEATED_KEYS:
+                # The next one may be like it.
+                self.known.keep(data[last : last + KNOWN_BYTES], pos - last, key, version, name_bytes)
+            else:
+                self.known.forget()
         return data if pos - start == end else self.slice(start, pos)
 
     def next(self) -> bytes | None:

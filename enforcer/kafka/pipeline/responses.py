@@ -11,7 +11,7 @@ from typing import Final
 
 from enforcer.core.metrics import Traffic
 from enforcer.host.moving import MOVED_FROM_BYTES, MOVED_FROM_READ_BYTES
-from enforcer.kafka.addresses.brokers import Repeats
+from enforcer.kafka.addresses.brokers import REPEATED_BYTES, Repeats
 from enforcer.kafka.addresses.fetch_walk import FetchWalk
 from enforcer.kafka.guard.answers import SHOWN_KEYS
 from enforcer.kafka.part import Slot
@@ -327,7 +327,7 @@ class Responses(Unread):
             done(response)
             return
         slot.response = shown = self._rewrite(key, version, response)
-        if key in REPEATED_KEYS:
+        if key in REPEATED_KEYS and len(response) <= REPEATED_BYTES:
             self._repeats.keep(key, version, response[CORRELATION_BYTES:], shown[CORRELATION_BYTES:])
 
 

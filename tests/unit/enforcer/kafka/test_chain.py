@@ -3,8 +3,10 @@
 import struct
 from types import SimpleNamespace
 
-from connection_kit import Rig, framed, header, opaque
+from connection_kit import METADATA, Rig, framed, header, opaque
+from lane_kit import BODIES, asked, numbered
 
+from enforcer.core import bounds
 from enforcer.kafka.part import Limit, Link, Part, Request, Slot
 
 LIST_GROUPS = 16
@@ -107,3 +109,19 @@ def test_who_is_held_by_a_later_part_is_not_ended_by_an_earlier_one() -> None:
     assert toy.parts[0].taken == 2 and not rig.client.closed and not rig.upstream.sent
     rig.run_timers()
     assert toy.parts[0].taken == 3 and rig.client.closed and len(rig.upstream.sent) == 1
+
+
+def test_what_is_kept_until_the_answer_is_bounded() -> None:
+    """As of what was taken out of requests: a broker may take its time, and there may be a thousand."""
+    rig = Rig()
+    names = [b"weir.%0100d" % number for number in range(400)] + [b"mine"]
+    rows = b"".join(struct.pack(">h", len(name)) + name for name in names)
+    request = asked(METADATA, 4, struct.pack(">i", len(names)) + rows + b"\1")
+    for number in range(3):
+        rig.connection.data_received(numbered(request, number))
+    assert len(rig.upstream.sent) == 2 and rig.connection.held_bytes > bounds.HELD_BYTES_MAX
+    for number in range(3):
+        rig.answer([struct.pack(">i", number) + BODIES[struct.pack(">hh", METADATA, 4)]])
+    assert rig.client.answered() == [0, 1, 2] and rig.connection._chain.held_bytes == 0
+    rig.connection.data_received(asked(20, 1, struct.pack(">i", len(names)) + rows + bytes(4)))
+    assert rig.connection._chain.held_bytes > bounds.HELD_BYTES_MAX // 2

@@ -46,6 +46,15 @@ def test_a_broker_that_moved_is_read_again() -> None:
     assert rig.client.answered() == [0, 1, 2]
 
 
+def test_of_a_long_answer_nothing_is_copied_to_be_known(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of tens of thousands of topics that would be megabytes, twice."""
+    rig = brokers_rig()
+    monkeypatch.setattr(Repeats, "keep", None)
+    rig.connection.data_received(framed(header(METADATA, 1, 1) + b"\xff\xff\xff\xff"))
+    rig.answer([answer(1, b"k" * REPEATED_BYTES)])
+    assert rig.client.answered() == [1]
+
+
 def test_what_is_known_is_bounded() -> None:
     """In number and in bytes."""
     repeats = Repeats()

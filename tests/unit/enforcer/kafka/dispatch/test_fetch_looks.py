@@ -7,6 +7,8 @@ from counted_kit import Delivered
 from fetch_rig import BROKER, Rig, World, full, sizes
 from traffic_kit import batch
 
+from enforcer.kafka.dispatch.limited_topics import LimitedTopic
+
 SIX = batch(6)
 
 
@@ -84,3 +86,20 @@ def test_what_a_limit_left_when_it_was_reached_is_remembered(monkeypatch: pytest
         world.now_ms += 700
         rig.sent({"t": 1})
         assert len(looks) == changes + 1
+
+
+def test_of_an_answer_only_its_marks_are_kept() -> None:
+    """Where many transactions were aborted it lists tens of thousands: megabytes for each connection."""
+    rig = Rig(World())
+    _, plan = rig.sent({"t": 1})
+    rig.got(plan, {"t": [SIX]}, high=77)
+    assert list(rig.fetches._deliveries._marks.values()) == [(77, 77, 0)]
+
+
+def test_of_a_limit_that_was_reached_no_request_is_kept() -> None:
+    """It may have named tens of thousands of partitions, and there is one for each of a thousand topics."""
+    rig = Rig(World())
+    _, plan = rig.sent({"t": 1})
+    rig.got(plan, {"t": [SIX * 3]})
+    (kept,) = rig.fetches.claims._limited_before.values()
+    assert kept is not None and not any(isinstance(each, LimitedTopic) for each in kept)

@@ -70,6 +70,29 @@ def test_a_response_is_cut_and_the_next_request_waits() -> None:
     assert [delivered.msgs for delivered in counted.delivered] == [12, 6]
 
 
+def test_requests_of_many_partitions_go_one_after_the_other() -> None:
+    """Each takes a dozen times its bytes until it is answered, and it is known who holds that."""
+    rig, _ = limited()
+    frame, sent = framed(fetch_request(12, {"t": 1, "u": 3_000})[0]), len(rig.upstream.sent)
+    for _ in range(3):
+        rig.connection.data_received(frame)
+    for more in (1, 2, 3):
+        assert len(rig.upstream.sent) == sent + more and rig.connection.held_bytes > 10 * len(frame)
+        rig.answer([fetched(12, {"t": [b""]}, 100)])
+    assert rig.connection._chain.held_bytes == 0 and not rig.client.closed
+
+
+def test_what_is_remembered_of_partitions_is_held() -> None:
+    """Anybody may name such as nobody has made; who holds most ends first where memory is short."""
+    rig, _ = limited(topics={full("t"): (10, 0)}, subscriptions={(full("t"), "g"): (10, 0)})
+    rig.connection.data_received(framed(fetch_request(12, {"t": 900})[0]))
+    rig.answer([fetched(12, {"t": [b""]}, 100)])
+    assert rig.connection._chain.held_bytes > 100 * 900
+    asked = [{"TopicId": b"t" * 16, "Partitions": [{"PartitionIndex": number} for number in range(900)]}]
+    rig.connection.data_received(framed(share_request(Topics=asked, epoch=0)[0]))
+    assert rig.connection._chain.held_bytes > 200 * 900
+
+
 def test_a_held_request_is_answered_in_time() -> None:
     """Without the broker, in its turn."""
     rig, counted = limited()

@@ -72,6 +72,16 @@ def test_bounds(monkeypatch: pytest.MonkeyPatch) -> None:
     assert rig.world.counted.delivered[-1] == Delivered((BROKER, full("v"), ""), 12, len(SIX) * 2, 2, True)
 
 
+def test_bound_on_partitions(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of all topics together: a name need not be a topic's, and a thousand of them took gigabytes."""
+    monkeypatch.setattr(session, "FETCH_PARTS_MAX", 5)
+    rig = Rig(World())
+    for number in range(9):
+        rig.sent({"t": 1, f"u{number}": 2})
+    known = rig.fetches._known._topics.values()
+    assert [len(numbers) for numbers, *_ in known] == [1, 2, 2]
+
+
 def test_a_topic_that_its_broker_does_not_know_yet_has_no_session() -> None:
     """A new one: once known it would come in a session that names it no more, and past its limit."""
     rig = Rig(World(), 13)

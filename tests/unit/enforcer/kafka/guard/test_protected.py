@@ -20,6 +20,16 @@ def test_no_id_is_nobodys() -> None:
         assert protected.may_be_in(bytes(100) + OURS, 0, 116, True)
 
 
+def test_ids_that_are_told_again_are_no_others() -> None:
+    """They are looked up each 2 s: no connection leaves its short way for that."""
+    protected = OwnTopics(Topics(), active=True)
+    protected.learn([OURS])
+    ids = protected.ids
+    for tell in (protected.learn, protected.saw):
+        tell([OURS])
+        assert protected.ids is ids
+
+
 def test_no_id_takes_no_place() -> None:
     """However many ids answers taught."""
     protected = OwnTopics(Topics(), active=True)

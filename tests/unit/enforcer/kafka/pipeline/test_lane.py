@@ -366,6 +366,14 @@ def test_of_two_in_one_piece_none_is_kept() -> None:
     assert under_way(rig) == [2]
 
 
+def test_of_what_counts_on_nothing_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The next of these is another one: no piece is cut out to be compared with it."""
+    rig = Rig()
+    monkeypatch.setattr(LastRequest, "keep", None)
+    rig.connection.data_received(numbered(asked(LIST_GROUPS, 0, b"x"), 1))
+    assert under_way(rig) == [1]
+
+
 def test_what_is_kept_is_short() -> None:
     """A long request is not kept, and a set of policies is not kept alive."""
     protected, rules = OwnTopics(Topics(), active=True), [PolicySet()]
