@@ -16,6 +16,8 @@ SHARE_TOPICS_MAX: Final = 1_000
 """Topics of a session that are remembered."""
 SHARE_PARTS_MAX: Final = 10_000
 """And their partitions."""
+PART_BYTES: Final = 200
+"""What a partition takes that is remembered, about."""
 SHARE_SESSIONS_MAX: Final = 10
 """And sessions of a connection; clients have one."""
 

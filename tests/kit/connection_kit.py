@@ -102,6 +102,10 @@ class FakeTransport:
     def set_write_buffer_limits(self, high: int, low: int) -> None:
         """Nothing to do."""
 
+    def get_write_buffer_size(self) -> int:
+        """All is taken at once."""
+        return 0
+
     def answered(self) -> list[int]:
         """Correlation ids of the frames written, in order."""
         return [struct.unpack(">i", frame[:4])[0] for frame in frames_of(self.data)]

@@ -167,8 +167,6 @@ class PulsarFuzz:
         draw = Random(f"{self.kind} {self.seed} {number}")
         before = self.mistakes
         client, broker = FakeTransport(), FakeTransport()
-        for one in (client, broker):
-            one.get_write_buffer_size = lambda: 0  # type: ignore[attr-defined]
         connection = Connection(self.proxy, LateUpstream)
         connection.connection_made(cast(asyncio.Transport, client))
         self._feed(connection.data_received, connect(), draw)

@@ -1,7 +1,5 @@
 """Fetch, ShareFetch and group requests of one connection while limits of dispatch are in force."""
 
-from typing import Final
-
 from enforcer.kafka.dispatch.context import FetchContext
 from enforcer.kafka.dispatch.fetches import Fetches
 from enforcer.kafka.dispatch.share_fetches import ShareFetches
@@ -9,11 +7,9 @@ from enforcer.kafka.groups.frames import TOLD_KEYS, acting, let_in, places, told
 from enforcer.kafka.groups.readers import Client, short
 from enforcer.kafka.names import NameQuestions
 from enforcer.kafka.part import OBJECTS, Behind, Limit, Link, Part, Request, Slot
+from enforcer.kafka.share_sessions import PART_BYTES
 from enforcer.wire.kafka.frames import FETCH, SHARE_FETCH, BadFrame
 from streaming.contract.events import ANONYMOUS
-
-_PART_BYTES: Final = 200
-"""What a partition takes that is remembered, about."""
 
 
 class DispatchLimit(Limit):
@@ -46,7 +42,7 @@ class DispatchPart(Part):
     def held_bytes(self) -> int:
         """What is remembered: anybody may name partitions that nobody has made."""
         known = 0 if self._shares is None else self._shares.sessions.partitions
-        return _PART_BYTES * (known + self._fetches.partitions)
+        return PART_BYTES * (known + self._fetches.partitions)
 
     def take(self, request: Request) -> bool:
         if request.header.api_key not in (FETCH, SHARE_FETCH):
@@ -122,6 +118,7 @@ class DispatchPart(Part):
             self._context.stands(client.user, stood)
             return response
 
+        request.kept += len(frame)
         request.readers.append(learn)
 
     def _client(self, request: Request) -> Client:

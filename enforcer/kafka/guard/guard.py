@@ -238,7 +238,7 @@ class GuardPart(Part):
         request.frame = judged.frame
         if judged.finish is not None:
             # What was taken out.
-            request.kept += OBJECTS * len(request.whole)
+            request.kept += OBJECTS * max(0, len(request.whole) - len(judged.frame))
             request.amend(judged.finish)
         return True
 

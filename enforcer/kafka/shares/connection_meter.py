@@ -88,6 +88,11 @@ class ConnectionMeter:
         self._accounts: set[Account] = set()
         self._found_by: tuple[int, int] | None = None
 
+    @property
+    def partitions(self) -> int:
+        """How many are remembered."""
+        return self._fetched.partitions
+
     def produce(self, frame: Frame, header: RequestHeader, user: str) -> AdmittedProduce | None:
         """Charge a Produce request; None: it must wait, and is to be handled again when the pause is over.
 

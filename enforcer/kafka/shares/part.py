@@ -11,6 +11,7 @@ from enforcer.core import bounds
 from enforcer.core.metrics import Metrics
 from enforcer.kafka.names import NameQuestions
 from enforcer.kafka.part import Behind, Charged, Limit, Link, Part, Request, Slot
+from enforcer.kafka.share_sessions import PART_BYTES
 from enforcer.kafka.shares.connection_meter import AdmittedProduce, ConnectionMeter
 from enforcer.kafka.shares.frame_meter import FrameMeter
 from enforcer.kafka.shares.share_meter import ShareMeter
@@ -60,6 +61,12 @@ class SharesPart(Part):
         self._shared: ShareMeter | None = None
         self._silent = 0
         self._deaf = False
+
+    @property
+    def held_bytes(self) -> int:
+        """What is remembered: anybody may name partitions that nobody has made."""
+        shared = 0 if self._shared is None else self._shared.partitions
+        return PART_BYTES * (shared + self._connection_meter.partitions)
 
     def take(self, request: Request) -> bool:
         key = request.header.api_key
@@ -121,6 +128,7 @@ class SharesPart(Part):
             self._send_silent(request, admitted)
             return False
         if admitted.parts or admitted.told_ms:
+            request.kept += PART_BYTES * (len(admitted.parts) + len(admitted.bill.owed))
             request.readers.append(partial(self._produced, admitted))
         return True
 

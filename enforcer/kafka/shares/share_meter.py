@@ -36,6 +36,10 @@ class ShareMeter(ConnectionMeter):
         self.deaf = False
         """The client is gone: what would be acquired for it is lost, with a delivery of it."""
 
+    @property
+    def partitions(self) -> int:
+        return self._sessions.partitions
+
     def look_behind(self, requests: Behind) -> None:
         """These wait, the one that is kept in front: it gives way to what may acknowledge."""
         if self._held_since_ms != inf and not self._behind and may_acknowledge(requests):

@@ -69,6 +69,15 @@ class EndingPart(ToyPart):
         return True
 
 
+class AmendingPart(ToyPart):
+    """Lets all pass, and adds to each answer."""
+
+    def take(self, request: Request) -> bool:
+        """See there."""
+        request.amend(lambda response: response + b"amended")
+        return True
+
+
 def said(number: int, what: bytes) -> bytes:
     """A request that the toy is to treat so."""
     return framed(header(LIST_GROUPS, 0, number) + what)
@@ -95,6 +104,19 @@ def test_a_limit_is_one_concern() -> None:
     rig.lose_client()
     rig.answer([struct.pack(">i", 6)])
     assert part.closed
+
+
+def test_an_answer_of_ours_behind_others_keeps_nothing() -> None:
+    """What a part keeps for it, as what was taken out of it, would stay as long as those before it wait."""
+    rig, amending, toy = Rig(), ToyLimit(), ToyLimit()
+    amending.part = AmendingPart  # type: ignore[method-assign, assignment]
+    amending.law.active = toy.law.active = True
+    rig.concerns = (*rig.concerns, amending, toy)
+    rig.connect()
+    rig.connection.data_received(said(1, b"r") + said(2, b"a"))
+    assert rig.connection._responses.answers[-1].finish is None
+    rig.answer([struct.pack(">i", 1)])
+    assert rig.client.answered() == [1, 2] and rig.client.data.count(b"amended") == 2
 
 
 def test_who_is_held_by_a_later_part_is_not_ended_by_an_earlier_one() -> None:
