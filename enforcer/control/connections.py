@@ -17,7 +17,7 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 from enforcer.control.metrics import AdminMetrics
 from enforcer.control.settings import AdminSettings
 from enforcer.core.security.doors import source_of
-from enforcer.host.sockets import Address
+from enforcer.host.sockets import Address, under_way
 
 _REASON: Final = b'{"reason":"All connections are at work"}'
 _FULL: Final = (
@@ -257,7 +257,7 @@ class GuardedProtocol(H11Protocol):
 
     def _see_taken(self, before: int | None = None) -> None:
         """See that it takes what waits for it: more than `before` less TAKE_BYTES must not be left."""
-        left = self.transport.get_write_buffer_size()
+        left = under_way(self.transport)
         if before is not None and left > before - TAKE_BYTES:
             self.cut(EndReason.REQUEST_TIMEOUT)
         else:

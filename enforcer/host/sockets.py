@@ -25,13 +25,13 @@ def is_secure(transport: asyncio.BaseTransport) -> bool:
     return transport.get_extra_info("ssl_object") is not None
 
 
-def has_arrived(transport: asyncio.Transport) -> bool:
-    """Whether the other side's system has all that was written: then an end tears nothing."""
+def under_way(transport: asyncio.Transport) -> int:
+    """Bytes of what was written that the other side's system does not have: at 0 an end tears nothing."""
     descriptor = descriptor_of(transport)
     if descriptor < 0:
-        return True
+        return 0
     (unacknowledged,) = struct.unpack("i", fcntl.ioctl(descriptor, termios.TIOCOUTQ, bytes(4)))
-    return not (unacknowledged or transport.get_write_buffer_size())
+    return int(unacknowledged) + transport.get_write_buffer_size()
 
 
 def peer_of(transport: asyncio.BaseTransport) -> object:

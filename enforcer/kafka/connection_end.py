@@ -13,7 +13,7 @@ from typing import Final
 
 from enforcer.core import bounds
 from enforcer.host.dial import Upstream
-from enforcer.host.sockets import descriptor_of, ended, has_arrived, unread
+from enforcer.host.sockets import descriptor_of, ended, under_way, unread
 from enforcer.kafka.chain import Chain
 from enforcer.kafka.context import Context
 from enforcer.kafka.pacing import Pacer
@@ -238,7 +238,7 @@ class ConnectionEnd:
         transport = self._transport
         if transport is None or self.gone or self.closing or self._drained != "age":
             return False
-        return not has_arrived(transport)
+        return under_way(transport) > 0
 
     def _begin(self) -> None:
         self.begun = True

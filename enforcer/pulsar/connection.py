@@ -13,7 +13,7 @@ from typing import Any, Final, TypeVar, cast
 from enforcer.core import bounds
 from enforcer.core.settings import ProxySettings
 from enforcer.host.dial import Outlet, Upstream
-from enforcer.host.sockets import Address, descriptor_of, has_arrived
+from enforcer.host.sockets import Address, descriptor_of, under_way
 from enforcer.laws.concurrency.limiter import Limiter
 from enforcer.pulsar.context import Context
 from enforcer.pulsar.handshake import Handshake
@@ -155,7 +155,7 @@ class Connection(asyncio.Protocol):
             self._up.pause(why)
         elif not self._to_client.mid:
             self._down.pause(why)
-            if self._transport is None or has_arrived(self._transport):
+            if self._transport is None or not under_way(self._transport):
                 self.end(why)
 
     def notice(self) -> None:

@@ -66,8 +66,8 @@ def descriptors(pid: int) -> int:
 def test_a_flood_leaves_descriptors(cluster: Cluster, tmp_path: Path) -> None:
     """Fewer are let in than connections_max says, which is said; who is in goes on, and so do metrics."""
     with proxy_process(cluster, tmp_path, LIMIT) as (ready, log), ExitStack() as stack:
-        until(lambda: series_at(ready["metrics"])["weir_proxy_brokers"] == 1, what="the broker")
-        room = int(series_at(ready["metrics"])["weir_proxy_connections_max"])
+        until(lambda: series_at(ready["metrics"], 5.0)["weir_proxy_brokers"] == 1, what="the broker")
+        room = int(series_at(ready["metrics"], 5.0)["weir_proxy_connections_max"])
         assert 20 < room < (LIMIT - RESERVE) // 2
         # What it keeps for its own clients is what they take.
         own = LIMIT - RESERVE - 2 * room
@@ -78,7 +78,7 @@ def test_a_flood_leaves_descriptors(cluster: Cluster, tmp_path: Path) -> None:
         flood = [socket.create_connection(address(ready["listen"])) for _ in range(3 * LIMIT)]
         for client in flood:
             stack.callback(client.close)
-        until(lambda: series_at(ready["metrics"])["weir_proxy_connections"] == room)
+        until(lambda: series_at(ready["metrics"], 5.0)["weir_proxy_connections"] == room)
         before = spent_s(ready["pid"])
         time.sleep(1)
         assert spent_s(ready["pid"]) - before < 0.3
@@ -86,7 +86,7 @@ def test_a_flood_leaves_descriptors(cluster: Cluster, tmp_path: Path) -> None:
         assert descriptors(ready["pid"]) < LIMIT - RESERVE // 3
         for client in flood:
             client.close()
-        until(lambda: series_at(ready["metrics"])["weir_proxy_connections"] == 1)
+        until(lambda: series_at(ready["metrics"], 5.0)["weir_proxy_connections"] == 1)
         with WireClient(ready["listen"], "next") as late:
             assert late.metadata([]).brokers
 

@@ -110,8 +110,16 @@ def other_job(
     # A collector's open transaction would hide what comes behind it.
     own = {"isolation.level": "read_uncommitted"}
     with closing(Reader(cluster.bootstrap, cluster.client, own)) as reader:
-        before = now = others(reader)
-        end, names, failed = time.monotonic() + SILENT_S, "", ""
+        before, end = None, time.monotonic() + SILENT_S
+        while before is None:
+            try:
+                before = others(reader)
+            except WeirError:
+                # Who decides already looks once only.
+                if since is None or time.monotonic() > end:
+                    raise
+                pause(_POLL_S)
+        now, end, names, failed = before, time.monotonic() + SILENT_S, "", ""
         if before and since is None:
             names = "; ".join(who for _, who in before.values())
             say(f"waiting for at most {SILENT_S:.0f} s: a job of another checkpoint ticked lately ({names})")

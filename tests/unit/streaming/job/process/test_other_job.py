@@ -154,6 +154,14 @@ def test_of_jobs_that_start_together_the_earlier_one_goes_on(
     assert not world.said
 
 
+def test_of_those_the_first_look_may_fail(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As a partition has no leader for a moment: nobody looks again later."""
+    world = World([None, [], [tick(THEIRS, -1, since=NOW - 1)]])
+    assert (found(monkeypatch, world, "c", NOW), world.passed_s) == ("pid 7 on host far", 2.0)
+    with pytest.raises(WeirError, match="Kafka does not answer"):
+        found(monkeypatch, World([None] * 40), "c", NOW)
+
+
 def test_who_writes_to_the_topic_writes_nothing_to_the_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
     """A host's name is text from outside."""
     world = World([[tick(THEIRS, 3)], [tick(THEIRS, -1, host="\x1b[2Kx")]])
