@@ -351,11 +351,7 @@ class Connection(asyncio.Protocol):
 
     def answer(self, request: Request, response: bytes) -> None:
         """Answer without the broker, in turn (part.Link)."""
-        slot = request.slot(response)
-        if slot.finish is not None:
-            # Now: it may keep much, and the answer wait for long behind others.
-            slot.response, slot.finish = slot.finish(response), None
-        self._responses.answers.append(slot)
+        self._responses.answers.append(request.slot(response))
         self._flush()
 
     def count_by(self, limiter: Limiter | None) -> None:

@@ -98,6 +98,9 @@ class Request:
         """A place for its answer, or with it."""
         slot = Slot(*self.header[:3])
         slot.finish, slot.response = self.finish, response
+        if response is not None and self.finish is not None:
+            # Now: it may keep much, and the answer wait for long behind others.
+            slot.finish, slot.response = None, self.finish(response)
         return slot
 
 
