@@ -17,7 +17,7 @@ from enforcer.host.dial import Owner, Upstream
 from enforcer.host.secured import kept_by
 from enforcer.host.sockets import Address, is_secure
 from enforcer.host.turns import Inbox
-from enforcer.kafka.chain import Chain, Runs
+from enforcer.kafka.chain import Chain
 from enforcer.kafka.connection_end import ConnectionEnd, Troubles
 from enforcer.kafka.context import Context
 from enforcer.kafka.pacing import Pacer
@@ -25,6 +25,7 @@ from enforcer.kafka.part import Request, Slot
 from enforcer.kafka.pipeline.lane import Lane
 from enforcer.kafka.pipeline.requests import Requests
 from enforcer.kafka.pipeline.responses import Responses
+from enforcer.kafka.pipeline.runs import Runs
 from enforcer.kafka.slots.part import SlotsPart
 from enforcer.laws.concurrency.limiter import Limiter
 from enforcer.wire.kafka.frames import FETCH, LENGTH_BYTES, BadFrame

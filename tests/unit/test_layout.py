@@ -51,7 +51,7 @@ PROTOCOL = ("enforcer.core", "enforcer.laws", "enforcer.host", "streaming.contra
 """What each protocol stands on."""
 PART = (
     "enforcer.core", "enforcer.wire.kafka", "streaming.contract",
-    "enforcer.kafka.part", "enforcer.kafka.names", "enforcer.kafka.share_sessions",
+    "enforcer.kafka.part", "enforcer.kafka.names", "enforcer.kafka.produce", "enforcer.kafka.share_sessions",
 )  # fmt: skip
 """What a part of a Kafka connection stands on, whatever it does."""
 KAFKA_ROOMS: dict[str, tuple[str, ...]] = {
@@ -59,7 +59,7 @@ KAFKA_ROOMS: dict[str, tuple[str, ...]] = {
     "mutations": ("enforcer.laws.mutation",),
     "shares": ("enforcer.laws.shares", "enforcer.kafka.dispatch.fetch_responses"), "groups": (),
     "dispatch": ("enforcer.laws.dispatch", "enforcer.kafka.groups", "enforcer.kafka.addresses"),
-    "slots": ("enforcer.laws.concurrency", "enforcer.kafka.backlog.produce"),
+    "slots": ("enforcer.laws.concurrency",),
     "backlog": ("enforcer.laws.backlog",),
 }
 """Its rooms, and what each may import beside that: one law at most, and no other part but for its layouts."""

@@ -13,9 +13,9 @@ from cachetools import LRUCache
 
 from enforcer.core import bounds
 from enforcer.core.settings import ProxySettings
-from enforcer.kafka.backlog.produce import Place, ProduceTopics, answer, asked_in, merged, without
 from enforcer.kafka.names import NameQuestions, NameResolver
 from enforcer.kafka.part import NO_KEYS, Behind, Limit, Link, Part, Request
+from enforcer.kafka.produce import Place, ProduceTopics, answer, asked_in, merged, without
 from enforcer.laws.backlog.block import Block
 from enforcer.laws.backlog.blocks import Blocks
 from enforcer.wire.kafka.frames import LENGTH, LENGTH_BYTES, PRODUCE, BadFrame, RequestHeader, parse_header

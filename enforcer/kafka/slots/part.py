@@ -8,8 +8,8 @@ from typing import Final, Protocol
 
 from enforcer.core.lines import Pause
 from enforcer.core.settings import ProxySettings
-from enforcer.kafka.backlog.produce import answer, asked_in
 from enforcer.kafka.part import NO_KEYS, Behind, Concern, Link, Part, Request, Slot
+from enforcer.kafka.produce import answer, asked_in
 from enforcer.kafka.slots.counted_answers import ADMIN_CLASS, CountedAnswers, class_of, prompt_fetches
 from enforcer.laws.concurrency.limiter import Limiter
 from enforcer.wire.kafka.frames import PRODUCE, RequestHeader, parse_header

@@ -6,7 +6,7 @@ from kafka.protocol.producer import ProduceRequest, ProduceResponse
 from kafka_kit import CORRELATION_ID, decode, with_tag
 from traffic_kit import batch, key_of, produce, produce_response
 
-from enforcer.kafka.backlog.produce import PartitionRefusal, Place, answer, asked_in, merged, without
+from enforcer.kafka.produce import PartitionRefusal, Place, answer, asked_in, merged, without
 from enforcer.wire.kafka.frames import BadFrame
 
 VERSIONS = range(3, 14)
