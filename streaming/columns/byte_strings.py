@@ -15,6 +15,7 @@ Bytes = NDArray[np.uint8]
 NOWHERE: Final = -1
 """A position that there is not: what was looked for does not stand there."""
 
+_TEXT: Final = pa.string()
 _COMMA, _PERCENT, _EQUALS, _LESS = (np.uint8(ord(sign)) for sign in ",%=<")
 
 
@@ -157,13 +158,13 @@ def same(text: Bytes, at: int, other: Bytes, other_at: int, other_end: int) -> b
     return offset == length
 
 
-def cut(text: Bytes, start: Integers, length: Integers) -> pa.Array:
-    """Stretches of `text` as Arrow text; each must be whole UTF-8, together less than 2 GB."""
-    ends = np.zeros(len(start) + 1, dtype=np.int32)
+def cut(text: Bytes, start: Integers, length: Integers, kind: pa.DataType = _TEXT) -> pa.Array:
+    """Stretches of `text` as Arrow text, each whole UTF-8, together less than 2 GB; or as large binary."""
+    ends = np.zeros(len(start) + 1, dtype=np.int32 if kind == _TEXT else np.int64)
     np.cumsum(length, out=ends[1:])
     data = np.empty(int(ends[-1]), dtype=np.uint8)
     _cut(text, start, length, data)
-    return pa.StringArray.from_buffers(len(start), pa.py_buffer(ends), pa.py_buffer(data))
+    return pa.Array.from_buffers(kind, len(start), [None, pa.py_buffer(ends), pa.py_buffer(data)])
 
 
 @lean

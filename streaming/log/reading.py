@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from streaming.columns.byte_strings import Integers, bytes_in
+from streaming.columns.byte_strings import Integers, cut
 from streaming.columns.json_rows import objects
 from streaming.columns.packed import check_type, plain_form
 from streaming.columns.records import NameColumn, Pack, Records
@@ -193,16 +193,18 @@ def _lines(file: str) -> _Read:
                 if not some.endswith(b"\n"):
                     begun = len(some) - some.rfind(b"\n") - 1
                     some += _line(stream, before + some.count(b"\n") + 1, begun)
-                one = pa.array([some.removesuffix(b"\n")], pa.large_binary())
-                lines = pc.split_pattern(one, b"\n").values
-                text, ends = bytes_in(lines)
-                full = ends[1:] > ends[:-1]
+                text = np.frombuffer(some, dtype=np.uint8)
+                ends = np.flatnonzero(text == ord("\n"))
+                if not some.endswith(b"\n"):
+                    ends = np.append(ends, len(some))
+                begins = np.append(0, ends[:-1] + 1)
+                full = ends > begins
                 # A line that begins with white space may be nothing else.
-                for place in np.flatnonzero(full)[text[ends[:-1][full]] <= ord(" ")].tolist():
-                    full[place] = not lines[place].as_py().isspace()
-                some_lines = before + 1 + np.flatnonzero(full), lines.filter(pa.array(full)), list[Pack]()
-                yield some_lines, _part(stream, file)
-                before += len(lines)
+                for place in np.flatnonzero(full)[text[begins[full]] <= ord(" ")].tolist():
+                    full[place] = not some[begins[place] : ends[place]].isspace()
+                value = cut(text, begins[full], (ends - begins)[full], pa.large_binary())
+                yield (before + 1 + np.flatnonzero(full), value, list[Pack]()), _part(stream, file)
+                before += len(ends)
     except (OSError, EOFError, ValueError, zlib.error) as error:
         raise WeirError(f"{file}: cannot be read: {error}") from error
 

@@ -11,8 +11,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from streaming.columns import arrow_json
 from streaming.columns.byte_strings import Integers
+from streaming.columns.json_lines import arrow
 from streaming.columns.records import Records
 from streaming.contract.events import MAX_AHEAD_MS, Event, Refund, Request
 from streaming.contract.names import parse_subject
@@ -112,7 +112,7 @@ class RequestIntake(Intake):
 
     def _of_types(self) -> Iterator[tuple[str, Integers, pa.RecordBatch]]:
         """Rows of one of TYPES, and the index of each one's record: of JSON, then of packed records."""
-        for numbers, rows in arrow_json.read(self._records.value, SCHEMA):
+        for numbers, rows in arrow.read(self._records.value, SCHEMA):
             for type in TYPES if "type" in rows.schema.names else ():
                 which = pc.equal(rows["type"], type).fill_null(False)
                 source = numbers[which.to_numpy(zero_copy_only=False)]

@@ -75,7 +75,7 @@ def plain(rows: pa.RecordBatch, type: str, source: Integers, times: Integers, ma
     """The plain ones of some rows.
 
     Args:
-        rows: as `columns.packed.unpack` or `columns.arrow_json.read` gives them.
+        rows: as `columns.packed.unpack` or `columns.json_lines.arrow.read` gives them.
         type: one of TYPES.
         source: index of the record of each row.
         times: timestamp of that record, ms; -1: none.

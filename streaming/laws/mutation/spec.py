@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any, Final
 
-from streaming.columns.arrow_json import LINES_MIN
+from streaming.columns.json_lines.arrow import LINES_MIN
 from streaming.contract.events import REQUEST_READERS, Refund, Request
 from streaming.laws.law import LawSpec, Said, WarmUp, count_up, few, keep_longest_throttle
 from streaming.laws.mutation.intake import RequestIntake

@@ -184,7 +184,7 @@ def fail(*args: Any, **named: Any) -> Any:
 
 LAW = "streaming.laws"
 OF_THE_LAW = [
-    ("mutation", f"{LAW}.mutation.intake.arrow_json.read"),
+    ("mutation", f"{LAW}.mutation.intake.arrow.read"),
     ("mutation", f"{LAW}.mutation.intake.ordered"),
     ("mutation", f"{LAW}.mutation.intake.routing_keys"),
     *[

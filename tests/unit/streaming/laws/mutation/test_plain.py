@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 from pack_kit import records_with, stream_of
 from property_kit import tries
 
-from streaming.columns.arrow_json import LINES_MIN
 from streaming.columns.byte_strings import bytes_of, is_canonical
 from streaming.columns.json_columns import Unlike, columns_of
+from streaming.columns.json_lines.arrow import LINES_MIN
 from streaming.columns.records import Records
 from streaming.contract.errors import BadEvent
 from streaming.contract.events import MAX_AHEAD_MS, Refund, Request

@@ -9,7 +9,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from property_kit import tries
 
-from streaming.columns.arrow_json import LINES_AT_ONCE, LINES_MIN, read
+from streaming.columns.json_lines.arrow import LINES_AT_ONCE, LINES_MIN, read
 from streaming.contract.events import DEPTH_MAX
 
 SCHEMA = pa.schema([("n", pa.int64()), ("a", pa.list_(pa.struct([("b", pa.string())])))])

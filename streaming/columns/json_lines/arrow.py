@@ -1,22 +1,20 @@
-"""JSON objects read as Arrow columns, thousands at once, by Arrow's own reader.
+"""JSON objects read as Arrow columns, thousands at once: those of one shape by shapes.py, others by Arrow.
 
 It is an accelerator and no second parser: `contract.events.parse` alone says what an event is. Here only what
-Arrow surely reads like it is read; all else is left. tests/unit/streaming/columns/test_arrow_json.py holds
-both equal.
+is surely read like it is read; all else is left. tests/unit/streaming/columns/json_lines/ holds both equal.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Iterator, Sequence
 from typing import Final
 
 import numpy as np
-import orjson
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.json as pj
 from numpy.typing import NDArray
 
 from streaming.columns.byte_strings import Integers, bytes_in
+from streaming.columns.json_lines.shapes import BYTES_MAX, Shape
 from streaming.contract.events import DEPTH_MAX
 
 Flags = NDArray[np.bool_]
@@ -24,13 +22,11 @@ LINES_AT_ONCE: Final = 4096
 """About a megabyte, which stays in the cache while it is looked through and read."""
 LINES_MIN: Final = 16
 """Fewer are left: to begin to read costs as much as to read them one by one."""
-THREADS: Final = 2
-"""That read pieces at the same time: one alone reads about 500,000 lines a second."""
 _LAX: Final = (b"null", b"NaN", b"Inf")
 """Arrow does not tell null from absent, and takes numbers for which JSON has no word."""
 _LAX_WORDS: Final = "null|NaN|Inf"
-_KINDS: Final = {str: pa.string(), int: pa.int64(), bool: pa.bool_()}
-"""Types of keys that nobody asks for, which are read nevertheless where all lines say them."""
+SHAPES: Final = 4
+"""That are looked for among some lines: mostly all are of one or two."""
 _OPEN, _CLOSE = ord("{"), ord("}")
 
 
@@ -49,23 +45,16 @@ def read(
     """
     options = pj.ParseOptions(explicit_schema=schema, unexpected_field_behavior="ignore")
 
-    def rows_of(piece: tuple[int, pa.Array]) -> list[tuple[Integers, pa.RecordBatch]]:
-        first, lines = piece
-        sure = _sure(lines)
-        if not sure.all():
-            lines = lines.filter(pa.array(sure))
-        numbers = first + np.flatnonzero(sure)
-        rows = _alike(lines, schema)
-        return list(_rows(numbers, lines, options)) if rows is None else [(numbers, rows)]
-
-    if len(values) <= LINES_AT_ONCE:
-        found: Iterable[list[tuple[Integers, pa.RecordBatch]]] = map(rows_of, _pieces(values))
-    else:
-        # Arrow reads without Python's lock, and the order stays.
-        with ThreadPoolExecutor(THREADS) as pool:
-            found = list(pool.map(rows_of, _pieces(values)))
-    for pieces in found:
-        yield from pieces
+    for first, lines in _pieces(values):
+        found, left = _shaped(lines, schema)
+        for numbers, rows in found:
+            yield first + numbers, rows
+        if len(left):
+            lines = lines.take(pa.array(left))
+            sure = _sure(lines)
+            if not sure.all():
+                lines = lines.filter(pa.array(sure))
+            yield from _rows(first + left[sure], lines, options)
 
 
 def _pieces(values: Sequence[bytes] | pa.ChunkedArray) -> Iterator[tuple[int, pa.Array]]:
@@ -81,24 +70,23 @@ def _pieces(values: Sequence[bytes] | pa.ChunkedArray) -> Iterator[tuple[int, pa
         yield first, pa.array(values[first : first + LINES_AT_ONCE], pa.large_binary())
 
 
-def _alike(lines: pa.Array, schema: pa.Schema) -> pa.RecordBatch | None:
-    """The rows of lines that say what the first one says and no other key; None: they do not.
-
-    Most do, and to look for all the keys that they might say takes a third of the time.
-    """
-    if len(lines) < LINES_MIN:
-        return None
-    try:
-        said = orjson.loads(lines[0].as_py())
-    except orjson.JSONDecodeError:
-        return None
-    known = {field.name: field.type for field in schema}
-    kinds = {name: known.get(name, _KINDS.get(type(value))) for name, value in said.items()}
-    if None in kinds.values() or not kinds.keys() & known.keys():
-        return None
-    options = pj.ParseOptions(explicit_schema=pa.schema(kinds), unexpected_field_behavior="error")
-    rows = _parsed(lines, options)
-    return None if rows is None else rows.select([name for name in kinds if name in known])
+def _shaped(
+    lines: pa.Array, schema: pa.Schema
+) -> tuple[list[tuple[Integers, pa.RecordBatch]], Integers]:
+    """Numbers and rows of lines that are of the shape of one of them, and the numbers of the others."""
+    found, left = [], np.arange(len(lines))
+    text, ends = bytes_in(lines)
+    for one in range(SHAPES):
+        if len(left) < LINES_MIN or ends[-1] - ends[0] > BYTES_MAX:
+            break
+        try:
+            shape = Shape(lines[int(left[one * len(left) // SHAPES])].as_py(), schema)
+        except ValueError:
+            continue
+        taken, rows = shape.read(text, ends, left)
+        found.append((left[taken], rows))
+        left = left[~taken]
+    return found, left
 
 
 def _rows(

@@ -1,0 +1,1 @@
+"""JSON objects read as columns, thousands at once."""
