@@ -205,7 +205,8 @@ class Secured(asyncio.Transport, asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         """See asyncio.Protocol; the owner hears of all of it at once."""
-        parts, size = list[bytes](), len(data)
+        parts: list[bytes] = []
+        size = len(data)
         if size > self._largest_read:
             self._largest_read = min(size, SLICE_BYTES)
         if size <= SLICE_BYTES:

@@ -293,7 +293,8 @@ class Connection(asyncio.Protocol):
 
     def _pass_run(self) -> bool:
         """Send on those in front that need not be cut out; False: none. If lost, they keep their place."""
-        responses, slots = self._responses, list[Slot]()
+        slots: list[Slot] = []
+        responses = self._responses
         run = self._runs.take(slots, bounds.INFLIGHT_MAX - len(responses.answers), self.slots.flow)
         if not run or self._upstream is None:
             return False

@@ -131,7 +131,9 @@ class Lane:
     def _cut(self, data: bytes) -> list[bytes]:
         """The correlation ids of all that `data` holds; none: it holds something else, or a part."""
         api, like, stop, same = self._api, self._like, self._stop, self._first is not None
-        numbers, pos, end = list[bytes](), 0, len(data)
+        # Said so, and not as list[bytes](), which takes twenty times as long, with an exception inside.
+        numbers: list[bytes] = []
+        pos, end = 0, len(data)
         while pos < end:
             size = LENGTH_BYTES + int.from_bytes(data[pos : pos + LENGTH_BYTES])
             if (

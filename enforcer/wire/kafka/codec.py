@@ -194,7 +194,8 @@ def rewritten(key: int, version: int, response: bytes, change: Callable[[Fields]
 
 def spliced(frame: bytes, spans: Sequence[tuple[int, int, bytes]]) -> bytes:
     """A frame with other bytes in some places: (start, end, what stands there now), in ascending order."""
-    parts, copied = list[bytes](), 0
+    parts: list[bytes] = []
+    copied = 0
     for start, end, value in spans:
         parts += (frame[copied:start], value)
         copied = end
