@@ -142,8 +142,8 @@ def test_a_policy_may_let_mutations_pass() -> None:
 
 
 def test_produce_that_waited_too_long_is_told_to_try_again(two: Two) -> None:
-    """In its turn, as all answers; its connection goes on."""
-    frame, _ = produce(9, {"t1": [batch(1), batch(2)]})
+    """All of it, in its turn, as all answers; its connection goes on."""
+    frame, _ = produce(9, {"t1": [batch(1), batch(2)], "t2": [batch(1)]}, txn="tx")
     two.b.connection.data_received(framed(frame))
     two.times.pass_ms(9_999)
     two.run_timers()
@@ -152,7 +152,8 @@ def test_produce_that_waited_too_long_is_told_to_try_again(two: Two) -> None:
     two.run_timers()
     (response,) = frames_of(two.b.client.data)
     told = decode(ProduceResponse, 9, response)
-    assert [part.error_code for part in told.responses[0].partition_responses] == [7, 7]
+    codes = {row.name: [part.error_code for part in row.partition_responses] for row in told.responses}
+    assert codes == {"t1": [7, 7], "t2": [7]} and told.throttle_time_ms == 0
     assert (two.limiter.waiting, two.limiter.dropped) == (0, 1)
     assert two.b.upstream.sent == []
     two.a.answer(answer(1))
