@@ -306,9 +306,10 @@ class Troubles:
 
     def call_later(self, delay_ms: float, function: Callable[[], None]) -> asyncio.TimerHandle:
         """Call it after a delay; what it raises ends the connection: it might wait for an answer for ever."""
-        return self._context.call_later(delay_ms, partial(self._call, function))
+        return self._context.call_later(delay_ms, partial(self.call, function))
 
-    def _call(self, function: Callable[[], None]) -> None:
+    def call(self, function: Callable[[], None]) -> None:
+        """The same at once."""
         try:
             function()
         except Exception as error:  # noqa: BLE001  # one client's trouble must not be everybody's

@@ -199,4 +199,4 @@ class SharesPart(Part):
         response = self._read(slot, steps)
         if response is not None:
             self._link.respond(slot, response)
-            self._link.finish(slot, 0.0)
+            self._link.finish(0.0)
