@@ -35,11 +35,6 @@ class ConnectionEnd:
     """The end of one connection.
 
     Args:
-        context: what all connections share.
-        pacer: holds it back.
-        chain: its parts.
-        requests: its requests.
-        responses: its answers.
         pump: handles what has come, as far as nothing holds it, and calls `settle`.
         over: called when both sides are closed.
     """
@@ -294,8 +289,6 @@ class Troubles:
     """What may be wrong with one connection; each ends it.
 
     Args:
-        context: what all connections share.
-        ending: of this connection.
         who: whose it is, for the log.
     """
 

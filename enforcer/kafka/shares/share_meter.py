@@ -49,12 +49,6 @@ class ShareMeter(ConnectionMeter):
     def ask(self, frame: bytes, header: RequestHeader, user: str, broker: str) -> bytes | None:
         """A ShareFetch request as it is forwarded: where somebody owes, it is kept or asks for nothing.
 
-        Args:
-            frame: the request.
-            header: its header.
-            user: Kafka principal.
-            broker: its name.
-
         Returns:
             None: it must wait, and is to be handled again when the pause is over.
 
