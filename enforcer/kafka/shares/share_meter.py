@@ -33,8 +33,6 @@ class ShareMeter(ConnectionMeter):
         self._owing: set[Account] = set()
         self._held_since_ms = inf
         self._behind = False
-        self.deaf = False
-        """The client is gone: what would be acquired for it is lost, with a delivery of it."""
 
     @property
     def partitions(self) -> int:
@@ -64,8 +62,6 @@ class ShareMeter(ConnectionMeter):
         self._use(session, ids=True)
         if not asked.acquires:
             return self._go(frame)
-        if self.deaf:
-            return self._go(with_share(frame, asked, records=0, size=PART_BYTES_MIN))
         now_ms = self._steady_ms()
         left_ms = min(self._held_since_ms, now_ms) + asked.kept_ms(HOLD_MS) - now_ms
         may_wait = not (asked.acknowledges or self._behind) and left_ms > 0
