@@ -4,9 +4,9 @@ from collections.abc import Iterator, Sequence
 from functools import partial
 
 from enforcer.core import bounds
-from enforcer.kafka.part import Behind, Concern, Limit, Link, Part, Reader, Request, Slot
-from enforcer.wire.kafka.frames import FETCH, PRODUCE, SASL_KEYS, client_name, parse_header
-from enforcer.wire.kafka.traffic import produce_acks
+from enforcer.kafka.part import PART_BYTES_MIN, Behind, Concern, Limit, Link, Part, Reader, Request, Slot
+from enforcer.wire.kafka.frames import FETCH, PRODUCE, SASL_KEYS, SHARE_FETCH, client_name, parse_header
+from enforcer.wire.kafka.traffic import produce_acks, sharing, with_share
 
 
 class Chain:
@@ -89,10 +89,9 @@ class Chain:
             # Perhaps it was held for so long. Sent on it would be charged and lost, and wait again for that.
             self._link.end_session()
             return
-        if self._unheard and header.api_key == FETCH:
-            # It would reach nobody: nobody shall be charged for it, or wait behind it.
-            return
         request = Request(frame, header, self._link.user, probing)
+        if self._unheard and not self._is_carried_out(request):
+            return
         for part in self._parts(header.api_key):
             if not part.take(request):
                 # What it waited for in a later part it cannot have now: nobody shall wait for that.
@@ -102,6 +101,16 @@ class Chain:
             self._forward(request)
         if request.ends:
             self._link.end(request.ends)
+
+    @staticmethod
+    def _is_carried_out(request: Request) -> bool:
+        """Whether a request goes on though nobody hears the answer; a ShareFetch then asks for nothing."""
+        frame, header = request.frame, request.header
+        if header.api_key == SHARE_FETCH and (asked := sharing(frame, header)).acquires:
+            # What it acquired would be lost, with a delivery of it.
+            request.frame = with_share(frame, asked, records=0, size=PART_BYTES_MIN)
+        # Nobody shall be charged for a Fetch, or wait behind it.
+        return header.api_key != FETCH
 
     @property
     def free(self) -> bool:

@@ -70,7 +70,7 @@ class ClusterWatch(Watch):
     """
 
     def __init__(
-        self, properties: Mapping[str, str], elsewhere: bool, deliver: Callable[[ClusterView], None]
+        self, properties: Mapping[str, str], elsewhere: bool, deliver: Callable[[ClusterView], object]
     ) -> None:
         super().__init__(properties, BROKERS_MS)
         self._elsewhere = elsewhere
@@ -124,7 +124,10 @@ class IdWatch(Watch):
     """
 
     def __init__(
-        self, properties: Mapping[str, str], protected: OwnTopics, deliver: Callable[[frozenset[bytes]], None]
+        self,
+        properties: Mapping[str, str],
+        protected: OwnTopics,
+        deliver: Callable[[frozenset[bytes]], object],
     ) -> None:
         super().__init__(properties, PROTECTED_IDS_REFRESH_MS)
         self._own = protected.topics.all()

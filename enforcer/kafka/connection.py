@@ -214,12 +214,6 @@ class Connection(asyncio.Protocol):
         if not self._reading or self._requests.data or self.ending.begun:
             self._pump()
 
-    def _flush(self) -> None:
-        try:
-            self._responses.flush()
-        except Exception as error:  # noqa: BLE001  # one client's trouble must not be everybody's
-            self._troubles.no_answer(error)
-
     def _pump(self) -> None:
         """Handle the requests that have come, as far as nothing holds them."""
         if self._pumping:
@@ -354,16 +348,16 @@ class Connection(asyncio.Protocol):
     def answer(self, request: Request, response: bytes) -> None:
         """Answer without the broker, in turn (part.Link)."""
         self._responses.answers.append(request.slot(response))
-        self._flush()
+        self._troubles.call(self._responses.flush)
 
     def count_by(self, limiter: Limiter | None) -> None:
         """From now on its requests count there (limits.ClientConnection)."""
         self._lane.close()
         self.slots.count_by(limiter)
 
-    def finish(self, slot: Slot, mute_ms: float) -> None:
+    def finish(self, mute_ms: float) -> None:
         """A request that a part kept is answered (part.Link): later ones may go on, when the mute is over."""
-        self._flush()
+        self._troubles.call(self._responses.flush)
         if mute_ms > 0 and not self.ending.done:
             self.pacer.mute(mute_ms)
         self._pump()

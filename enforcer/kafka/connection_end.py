@@ -35,11 +35,6 @@ class ConnectionEnd:
     """The end of one connection.
 
     Args:
-        context: what all connections share.
-        pacer: holds it back.
-        chain: its parts.
-        requests: its requests.
-        responses: its answers.
         pump: handles what has come, as far as nothing holds it, and calls `settle`.
         over: called when both sides are closed.
     """
@@ -294,8 +289,6 @@ class Troubles:
     """What may be wrong with one connection; each ends it.
 
     Args:
-        context: what all connections share.
-        ending: of this connection.
         who: whose it is, for the log.
     """
 
@@ -306,9 +299,10 @@ class Troubles:
 
     def call_later(self, delay_ms: float, function: Callable[[], None]) -> asyncio.TimerHandle:
         """Call it after a delay; what it raises ends the connection: it might wait for an answer for ever."""
-        return self._context.call_later(delay_ms, partial(self._call, function))
+        return self._context.call_later(delay_ms, partial(self.call, function))
 
-    def _call(self, function: Callable[[], None]) -> None:
+    def call(self, function: Callable[[], None]) -> None:
+        """The same at once."""
         try:
             function()
         except Exception as error:  # noqa: BLE001  # one client's trouble must not be everybody's

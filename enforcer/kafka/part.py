@@ -294,8 +294,8 @@ class Link(Protocol):
             WeirError: it cannot be read, or names a broker that we cannot stand for.
         """
 
-    def finish(self, slot: Slot, mute_ms: float) -> None:
-        """The slot's response is known; mute the connection after it."""
+    def finish(self, mute_ms: float) -> None:
+        """A slot's response has become known; mute the connection after it."""
 
     def end(self, reason: str) -> None:
         """Close the connection after what is written already."""

@@ -5,6 +5,7 @@ import itertools
 import random
 import socket
 from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 from typing import Any
 
 from enforcer.core import bounds
@@ -84,8 +85,9 @@ class KafkaProxy(Host[Connection]):
         self._guard = Guard(protected, settings, self.metrics, self.now_ms)
         self.rewrite = AnswerFilter(protected, self.brokers.rewrite)
         self._elsewhere = "bootstrap.servers" in self.config.connection
-        self._watch = ClusterWatch(properties, self._elsewhere, self._deliver_view)
-        self._id_watch = IdWatch(properties, protected, self._deliver_ids)
+        in_loop, see, learn = self.enforcement.context.in_loop, self._take_view, protected.learn
+        self._watch = ClusterWatch(properties, self._elsewhere, lambda view: in_loop(partial(see, view)))
+        self._id_watch = IdWatch(properties, protected, lambda ids: in_loop(partial(learn, ids)))
 
     async def start(self) -> None:
         """See Host; brokers may be known before their clients come."""
@@ -170,14 +172,6 @@ class KafkaProxy(Host[Connection]):
             return Connection(self, lambda: (broker.host, broker.port), self.upstream)
 
         self.spawn(self.serve(listener, accept))
-
-    def _deliver_view(self, view: ClusterView) -> None:
-        with contextlib.suppress(RuntimeError):
-            self._loop.call_soon_threadsafe(self._take_view, view)
-
-    def _deliver_ids(self, ids: frozenset[bytes]) -> None:
-        with contextlib.suppress(RuntimeError):
-            self._loop.call_soon_threadsafe(self.protected.learn, ids)
 
     def _take_view(self, view: ClusterView) -> None:
         if self._stopping:

@@ -40,7 +40,14 @@ class Blocked(Rig):
     def produce(self, number: int, topics: Mapping[str, int], acks: int = 1, version: int = 9) -> bytes:
         """A client asks to write one record to so many partitions of some topics; returns the request."""
         named = {name: [batch(1)] * count for name, count in topics.items()}
-        frame, _ = produce(version, named, acks=acks)
+        return self._send(number, produce(version, named, acks=acks)[0])
+
+    def patient(self, number: int) -> None:
+        """The same to HELD, by a client that waits for half a minute."""
+        frame, _ = produce(9, {HELD: [batch(1)]})
+        self._send(number, frame.replace(struct.pack(">hi", 1, 1_000), struct.pack(">hi", 1, 30_000)))
+
+    def _send(self, number: int, frame: bytes) -> bytes:
         frame = frame[:4] + struct.pack(">i", number) + frame[8:]
         self.connection.data_received(framed(frame))
         producing = self.part(BlocksLimit)
@@ -49,15 +56,6 @@ class Blocked(Rig):
             assert self.upstream.sent[-1][:2] == struct.pack(">h", QUESTION)
             self.name({})
         return frame
-
-    def patient(self, number: int) -> None:
-        """The same to HELD, by a client that waits for half a minute."""
-        frame, _ = produce(9, {HELD: [batch(1)]})
-        frame = frame.replace(struct.pack(">hi", 1, 1_000), struct.pack(">hi", 1, 30_000))
-        self.connection.data_received(framed(frame[:4] + struct.pack(">i", number) + frame[8:]))
-        producing = self.part(BlocksLimit)
-        if producing is not None and not producing._naming.proven:
-            self.name({})
 
     def name(self, topics: Mapping[str, Any]) -> None:
         """The broker answers the question for names that was sent last."""

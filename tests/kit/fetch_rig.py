@@ -97,6 +97,10 @@ class Rig(Waiter):
         found = plan.cut(fetched(self.version, topics, high, **fields))
         return decode(FetchResponse, self.version, found)
 
+    def gets(self, topics: Mapping[str, int], records: Mapping[str, list[bytes]], **fields: Any) -> Any:
+        """What the client gets when a request for topics goes on and the broker sends these records."""
+        return self.got(self.sent(topics)[1], records, **fields)
+
     def key(self, name: str) -> bytes:
         """A topic as messages name it."""
         return key_of(name, self.version >= 13)
@@ -106,8 +110,7 @@ def two_waiting() -> tuple[World, Rig, Rig]:
     """Two connections; the first was delivered all of a second's rate, and both ask for more."""
     world = World({"dispatch_hold_ms": 10_000})
     first, second = Rig(world), Rig(world)
-    _, plan = first.sent({"t": 1})
-    first.got(plan, {"t": [batch(10)]})
+    first.gets({"t": 1}, {"t": [batch(10)]})
     assert first.plan({"t": 1}) is None and second.plan({"t": 1}) is None
     return world, first, second
 

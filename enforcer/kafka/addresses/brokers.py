@@ -34,13 +34,11 @@ class Broker:
     """A broker as the proxy knows it.
 
     Attributes:
-        node_id: its id.
         host: where it is reached.
         port: where it is reached.
         listen_port: our port that leads there.
     """
 
-    node_id: int
     host: str
     port: int
     listen_port: int
@@ -150,19 +148,13 @@ class Brokers:
     def _open(self, node_id: int, host: str, port: int) -> Broker:
         if len(self._brokers) >= self._brokers_max:
             raise TooManyBrokers(f"broker {node_id} is one more than {self._brokers_max} since the start")
-        if self._domain:
-            self._brokers[node_id] = Broker(
-                node_id=node_id, host=host, port=port, listen_port=self._domain_port
-            )
-            self._change()
-            return self._brokers[node_id]
-        listener = self._listen(node_id)
-        broker = Broker(node_id=node_id, host=host, port=port, listen_port=listener.getsockname()[1])
-        self._brokers[node_id] = broker
+        listener = None if self._domain else self._listen(node_id)
+        ours = self._domain_port if listener is None else listener.getsockname()[1]
+        broker = self._brokers[node_id] = Broker(host=host, port=port, listen_port=ours)
         self._change()
-        where = address_text(host, port)
-        logger.info("broker %d (%s) is served on port %d", node_id, where, broker.listen_port)
-        self._serve(listener, broker)
+        if listener is not None:
+            logger.info("broker %d (%s) is served on port %d", node_id, address_text(host, port), ours)
+            self._serve(listener, broker)
         return broker
 
     def _listen(self, node_id: int) -> socket.socket:

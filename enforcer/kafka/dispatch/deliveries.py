@@ -108,7 +108,6 @@ class Deliveries:
         Args:
             broker: who delivers.
             wants: its limited topics; of `ample` those are put there of which records came.
-            ample: see there.
 
         Raises:
             BadFrame: it cannot be read.

@@ -62,7 +62,6 @@ class FetchRequest(NamedTuple):
         isolation: 1: it reads what is committed only.
         session_at: where its session stands, and the epoch in it; 0: this version has none.
         session: its session.
-        epoch: the epoch in it; above 0 the request only tells what changes.
         topics_at: where the array of topics begins, its length included.
         topics: the topics.
         topics_end: where the array ends.
@@ -76,7 +75,6 @@ class FetchRequest(NamedTuple):
     isolation: int
     session_at: int
     session: int
-    epoch: int
     topics_at: int
     topics: list[TopicRequest]
     topics_end: int
@@ -85,7 +83,7 @@ class FetchRequest(NamedTuple):
 _PARTITIONS: Final = "Partitions(Partition FetchOffset at:PartitionMaxBytes PartitionMaxBytes)"
 _ASKED: Final = reader(
     FETCH,
-    "at:MaxWaitMs MaxWaitMs MinBytes at:MaxBytes MaxBytes IsolationLevel at:SessionId SessionId SessionEpoch"
+    "at:MaxWaitMs MaxWaitMs MinBytes at:MaxBytes MaxBytes IsolationLevel at:SessionId SessionId"
     f" at:Topics Topics(Topic|TopicId at end {_PARTITIONS}) end:Topics",
     room=FETCH_PARTS_MAX, rows=1, types={"Topics": TopicRequest, "Partitions": PartitionRequest},
 )  # fmt: skip

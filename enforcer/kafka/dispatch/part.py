@@ -36,7 +36,6 @@ class DispatchPart(Part):
         self._questions = NameQuestions(link)
         self._fetches = Fetches(context, link.pacer, self._questions.ask)
         self._shares: ShareFetches | None = None
-        self._deaf = False
 
     @property
     def held_bytes(self) -> int:
@@ -71,9 +70,6 @@ class DispatchPart(Part):
 
     def unheard(self) -> None:
         self._fetches.unheard()
-        self._deaf = True
-        if self._shares is not None:
-            self._shares.deaf = True
 
     def close(self) -> None:
         self._fetches.close()
@@ -85,7 +81,6 @@ class DispatchPart(Part):
             return self._fetches
         if self._shares is None:
             self._shares = ShareFetches(self._context, self._link.pacer, self._fetches.naming)
-            self._shares.deaf = self._deaf
         return self._shares
 
     def _hear(self, request: Request) -> None:

@@ -45,8 +45,6 @@ class ShareFetches:
         self._topics: set[str] = set()
         # Requests whose answers are to be counted, and whether the last one is one of them.
         self._under_way, self._counted = 0, False
-        self.deaf = False
-        """The client is gone: what would be acquired for it is lost, with a delivery of it."""
         self._behind = False
         self._met_ms = context.steady_ms()
 
@@ -95,8 +93,6 @@ class ShareFetches:
     ) -> Plan | None:
         if not asked.acquires:
             return self._go(frame)
-        if self.deaf:
-            return self._go(with_share(frame, asked, records=0, size=PART_BYTES_MIN))
         may_wait = not (asked.acknowledges or self._behind)
         if session.overflown:
             return self._by_itself(frame, asked, may_wait, LARGE_MS)

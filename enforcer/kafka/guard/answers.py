@@ -47,6 +47,7 @@ _OFFERED: Final = Reader(
 )
 
 Rewrite = Callable[[int, int, bytes], bytes]
+"""(API, version, response) -> the response as clients may see it."""
 
 
 class AnswerFilter:

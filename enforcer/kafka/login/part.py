@@ -152,7 +152,7 @@ class LoginPart(Part):
     def _answer(self, slot: Slot, response: bytes, ends: str) -> None:
         self._late = None
         self._link.respond(slot, response)
-        self._link.finish(slot, 0.0)
+        self._link.finish(0.0)
         if ends:
             self._link.end(ends)
 

@@ -143,7 +143,7 @@ class GatedLink:
         """Answer the client in its turn, then mute the connection."""
         self.slot.response = response
         self._finished(self.slot)
-        self._link.finish(self.slot, mute_ms)
+        self._link.finish(mute_ms)
 
 
 class Mutation:

@@ -8,13 +8,13 @@ whoever needs to know it, and whoever changes what a request may do, closes it f
 import struct
 from collections import deque
 from collections.abc import Callable, Sequence
-from typing import Final, Protocol
+from typing import Final
 
 from enforcer.core import bounds
 from enforcer.core.metrics import Traffic
 from enforcer.kafka.addresses.brokers import Repeats
 from enforcer.kafka.guard.protected import LastRequest
-from enforcer.kafka.part import Slot
+from enforcer.kafka.part import Law, Slot
 from enforcer.kafka.pipeline.responses import REPEATED_KEYS, TAIL_BYTES, Responses
 from enforcer.wire.kafka.addresses import ENDPOINTS_FROM, may_hold_endpoints
 from enforcer.wire.kafka.frames import CORRELATION_BYTES, LENGTH_BYTES, PRODUCE
@@ -24,10 +24,6 @@ _API_END: Final = LENGTH_BYTES + _API.size
 _ID_END: Final = _API_END + CORRELATION_BYTES
 _BODY: Final = LENGTH_BYTES + CORRELATION_BYTES
 """Where a response goes on behind its correlation id."""
-
-
-class _Law(Protocol):
-    active: bool
 
 
 class Lane:
@@ -48,7 +44,7 @@ class Lane:
     )  # fmt: skip
 
     def __init__(
-        self, known: LastRequest, laws: Sequence[_Law], responses: Responses, repeats: Repeats,
+        self, known: LastRequest, laws: Sequence[Law], responses: Responses, repeats: Repeats,
         traffic: Traffic, limit: int,
     ) -> None:  # fmt: skip
         self._known, self._laws, self._responses = known, laws, responses

@@ -13,7 +13,7 @@ from enforcer.core.metrics import Traffic
 from enforcer.host.moving import MOVED_FROM_BYTES, MOVED_FROM_READ_BYTES
 from enforcer.kafka.addresses.brokers import REPEATED_BYTES, Repeats
 from enforcer.kafka.addresses.fetch_walk import FetchWalk
-from enforcer.kafka.guard.answers import SHOWN_KEYS
+from enforcer.kafka.guard.answers import SHOWN_KEYS, Rewrite
 from enforcer.kafka.part import Slot
 from enforcer.wire.kafka.addresses import ENDPOINTS_FROM, REWRITTEN_KEYS, may_hold_endpoints
 from enforcer.wire.kafka.frames import (
@@ -40,8 +40,6 @@ _HEAD = struct.Struct(">ii")  # length, correlation id
 
 Write = Callable[[bytes | bytearray | memoryview], object]
 Move = Callable[[int], int]
-Rewrite = Callable[[int, int, bytes], bytes]
-"""(API, version, response) -> the response as clients may see it; see answers.AnswerFilter."""
 
 
 class Responses(Unread):

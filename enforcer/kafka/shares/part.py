@@ -60,7 +60,6 @@ class SharesPart(Part):
         self._make_shared = partial(ShareMeter, frames, metrics, link.pacer, self._questions.ask)
         self._shared: ShareMeter | None = None
         self._silent = 0
-        self._deaf = False
 
     @property
     def held_bytes(self) -> int:
@@ -94,9 +93,6 @@ class SharesPart(Part):
     def look_behind(self, requests: Behind, *, over: bool) -> None:
         if self._shared is not None:
             self._shared.look_behind(requests)
-
-    def unheard(self) -> None:
-        self._deaf = True
 
     def step_aside(self) -> None:
         self._connection_meter.line_up.step_aside()
@@ -171,7 +167,6 @@ class SharesPart(Part):
         header, user = request.header, request.user
         meter = self._shared = self._shared or self._make_shared()
         meter.naming.proven |= self._connection_meter.naming.proven
-        meter.deaf = self._deaf
         frame = meter.ask(request.frame, header, user, self._broker(self._link.address))
         if frame is None:
             self._link.hold(request)
@@ -199,4 +194,4 @@ class SharesPart(Part):
         response = self._read(slot, steps)
         if response is not None:
             self._link.respond(slot, response)
-            self._link.finish(slot, 0.0)
+            self._link.finish(0.0)

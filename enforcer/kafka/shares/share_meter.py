@@ -33,8 +33,6 @@ class ShareMeter(ConnectionMeter):
         self._owing: set[Account] = set()
         self._held_since_ms = inf
         self._behind = False
-        self.deaf = False
-        """The client is gone: what would be acquired for it is lost, with a delivery of it."""
 
     @property
     def partitions(self) -> int:
@@ -48,12 +46,6 @@ class ShareMeter(ConnectionMeter):
 
     def ask(self, frame: bytes, header: RequestHeader, user: str, broker: str) -> bytes | None:
         """A ShareFetch request as it is forwarded: where somebody owes, it is kept or asks for nothing.
-
-        Args:
-            frame: the request.
-            header: its header.
-            user: Kafka principal.
-            broker: its name.
 
         Returns:
             None: it must wait, and is to be handled again when the pause is over.
@@ -70,8 +62,6 @@ class ShareMeter(ConnectionMeter):
         self._use(session, ids=True)
         if not asked.acquires:
             return self._go(frame)
-        if self.deaf:
-            return self._go(with_share(frame, asked, records=0, size=PART_BYTES_MIN))
         now_ms = self._steady_ms()
         left_ms = min(self._held_since_ms, now_ms) + asked.kept_ms(HOLD_MS) - now_ms
         may_wait = not (asked.acknowledges or self._behind) and left_ms > 0

@@ -12,7 +12,7 @@ from enforcer.kafka.part import NO_KEYS, Behind, Concern, Link, Part, Request, S
 from enforcer.kafka.produce import answer, asked_in
 from enforcer.kafka.slots.counted_answers import ADMIN_CLASS, CountedAnswers, class_of, prompt_fetches
 from enforcer.laws.concurrency.limiter import Limiter
-from enforcer.wire.kafka.frames import PRODUCE, RequestHeader, parse_header
+from enforcer.wire.kafka.frames import PRODUCE, parse_header
 from enforcer.wire.kafka.mutations import (
     MUTATION_KEYS,
     REQUEST_TIMED_OUT,
@@ -131,7 +131,8 @@ class Flow:
         if frame is None or header is None or produce_acks(frame, header) == 0:
             link.end("no_slot")
             return False
-        link.answer(Request(frame, header, link.user), timed_out(frame, header))
+        refused = dict.fromkeys(asked_in(frame, header).places, _NO_SLOT)
+        link.answer(Request(frame, header, link.user), answer(header, refused))
         return True
 
     def _passes(self, key: int, version: int) -> bool:
@@ -244,12 +245,3 @@ class SlotsPart(Part):
     def close(self) -> None:
         if self.flow is not None:
             self.flow.close()
-
-
-def timed_out(frame: bytes, header: RequestHeader) -> bytes:
-    """The answer that refuses every partition of a Produce request: nothing of it was sent to the broker.
-
-    Raises:
-        BadFrame: the request cannot be read.
-    """
-    return answer(header, dict.fromkeys(asked_in(frame, header).places, _NO_SLOT))

@@ -230,18 +230,6 @@ def test_ids_are_asked_for_once() -> None:
     assert rig.numbers == [1, 2]
 
 
-def test_more_ids_that_nobody_knows_than_are_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each is asked for once for a request, and then it goes on: one request is not work without end."""
-    monkeypatch.setattr("enforcer.kafka.names.ABSENT_MAX", 2)
-    monkeypatch.setattr("enforcer.kafka.names.ASKED_AT_ONCE", 2)
-    rig = Blocked(proven=False)
-    frame = rig.produce(1, {f"t{number}": 1 for number in range(5)}, version=13)
-    for _ in range(3):
-        assert rig.upstream.sent != [frame]
-        rig.name({FREE: topic_id(FREE)})
-    assert rig.upstream.sent == [frame]
-
-
 def test_nobody_who_was_not_let_in_learns_anything() -> None:
     """Until the broker has answered a question nothing is said."""
     rig = Blocked(proven=False)

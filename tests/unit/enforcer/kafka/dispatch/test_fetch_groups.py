@@ -17,15 +17,13 @@ def test_groups() -> None:
     world = World(subscriptions=rates, topics={full("t"): (60, 0)})
     rig = Rig(world)
     world.desk.readers.assigned(CLIENT, GROUP, "m", {"t": frozenset({0})})
-    _, plan = rig.sent({"t": 1})
-    assert sizes(rig.got(plan, {"t": [SIX * 3]})) == [[len(SIX)]]
+    assert sizes(rig.gets({"t": 1}, {"t": [SIX * 3]})) == [[len(SIX)]]
     assert rig.plan({"t": 1}) is None
     for group in "hi":
         world.desk.readers.assigned(CLIENT, group, "m", {"t": frozenset({0})})
     assert rig.plan({"t": 1}) is None
     world.now_ms += 1_000
-    _, plan = rig.sent({"t": 1})
-    assert sizes(rig.got(plan, {"t": [SIX * 3]})) == [[len(SIX)]]
+    assert sizes(rig.gets({"t": 1}, {"t": [SIX * 3]})) == [[len(SIX)]]
     assert [delivered.place[2] for delivered in world.counted.delivered] == [GROUP, GROUP, "i"]
     assert world.counted.held[-1] == (BROKER, full("t"), GROUP, "subscription", "msgs")
 
@@ -37,8 +35,7 @@ def test_what_may_be_of_several_groups_is_said(caplog: pytest.LogCaptureFixture)
     rig = Rig(world)
     for group in (GROUP, "h"):
         world.desk.readers.assigned(CLIENT, group, "m", {"t": frozenset({0})})
-    _, plan = rig.sent({"t": 1})
-    rig.got(plan, {"t": [SIX * 3]})
+    rig.gets({"t": 1}, {"t": [SIX * 3]})
     assert rig.plan({"t": 1}) is None and rig.plan({"t": 1}) is None
     (said,) = [record.getMessage() for record in caplog.records]
     assert "'g', 'h'" in said and "client.id" in said

@@ -30,7 +30,7 @@ def test_far_below_a_limit_nothing_is_looked_up_for_ten_seconds(monkeypatch: pyt
     looks, rig = counted_looks(world, monkeypatch), Rig(world)
     frames = [rig.sent({"t": 1})[1] for _ in range(2)]
     world.now_ms += 9_000
-    rig.got(rig.sent({"t": 1})[1], {"t": [b""]})
+    rig.gets({"t": 1}, {"t": [b""]})
     assert looks == [full("t")] and frames[0].frame == frames[1].frame
     world.now_ms += 1_000
     rig.sent({"t": 1})
@@ -75,8 +75,7 @@ def test_what_a_limit_left_when_it_was_reached_is_remembered(monkeypatch: pytest
     for changes in (False, True):
         world = World()
         rig = Rig(world)
-        _, plan = rig.sent({"t": 1})
-        rig.got(plan, {"t": [SIX * 3]})
+        rig.gets({"t": 1}, {"t": [SIX * 3]})
         looks = counted_looks(world, monkeypatch)
         world.now_ms += 300
         if changes:
@@ -91,15 +90,13 @@ def test_what_a_limit_left_when_it_was_reached_is_remembered(monkeypatch: pytest
 def test_of_an_answer_only_its_marks_are_kept() -> None:
     """Where many transactions were aborted it lists tens of thousands: megabytes for each connection."""
     rig = Rig(World())
-    _, plan = rig.sent({"t": 1})
-    rig.got(plan, {"t": [SIX]}, high=77)
+    rig.gets({"t": 1}, {"t": [SIX]}, high=77)
     assert list(rig.fetches._deliveries._marks.values()) == [(77, 77, 0)]
 
 
 def test_of_a_limit_that_was_reached_no_request_is_kept() -> None:
     """It may have named tens of thousands of partitions, and there is one for each of a thousand topics."""
     rig = Rig(World())
-    _, plan = rig.sent({"t": 1})
-    rig.got(plan, {"t": [SIX * 3]})
+    rig.gets({"t": 1}, {"t": [SIX * 3]})
     (kept,) = rig.fetches.claims._limited_before.values()
     assert kept is not None and not any(isinstance(each, LimitedTopic) for each in kept)

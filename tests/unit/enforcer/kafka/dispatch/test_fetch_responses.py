@@ -103,7 +103,7 @@ def test_too_many_parts_are_refused() -> None:
 
 def test_topics_by_turns_cost_what_others_cost() -> None:
     """A client that lists two so gets them so: what one had was copied for each of its places."""
-    desk, asked = World().desk, FetchRequest(0, 0, 0, 0, 0, 0, 0, 0, 0, 0, [], 0)
+    desk, asked = World().desk, FetchRequest(0, 0, 0, 0, 0, 0, 0, 0, 0, [], 0)
 
     def cost_s(names: Iterable[bytes]) -> float:
         part = struct.pack(">iihqqii", 1, 0, 0, 9, 9, 0, 0)

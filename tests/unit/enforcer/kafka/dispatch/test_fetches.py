@@ -50,8 +50,7 @@ def test_a_topic_that_must_wait_is_left_out(version: int) -> None:
     """The others go on; the wait ends when it may be read; the client gets an answer for it."""
     rig = Rig(World(), version)
     learn(rig, "t", "u")
-    _, plan = rig.sent({"t": 1})
-    assert sizes(rig.got(plan, {"t": [SIX * 2]}, high=77)) == [[len(SIX) * 2]]
+    assert sizes(rig.gets({"t": 1}, {"t": [SIX * 2]}, high=77)) == [[len(SIX) * 2]]
     rig.world.now_ms += 700
     request, plan = rig.sent({"t": 1, "u": 1})
     assert rig.names(request) == [rig.key("u")] and request.max_wait_ms == 300
@@ -68,8 +67,7 @@ def test_all_must_wait(version: int) -> None:
     """The request is kept until something is left, or for a second, and then answered without the broker."""
     rig = Rig(World(), version)
     learn(rig, "t")
-    _, plan = rig.sent({"t": 2})
-    rig.got(plan, {"t": [SIX * 3, SIX * 3]})
+    rig.gets({"t": 2}, {"t": [SIX * 3, SIX * 3]})
     rig.world.counted.deliver(BROKER, full("t"), "", msgs=10, size=1, entries=1, backlog=True)
     assert rig.plan({"t": 2}) is None
     rig.world.now_ms += 600
@@ -89,8 +87,7 @@ def test_all_must_wait(version: int) -> None:
 def test_what_passes_is_not_kept_any_more(passes: dict[str, int]) -> None:
     """Whatever let it pass: the next one that waits has its own time."""
     rig = Rig(World())
-    _, plan = rig.sent({"t": 1})
-    rig.got(plan, {"t": [SIX * 3]})
+    rig.gets({"t": 1}, {"t": [SIX * 3]})
     assert rig.plan({"t": 1}) is None
     rig.world.now_ms += 500
     rig.sent(passes)
@@ -229,8 +226,7 @@ def test_a_topic_in_several_places_of_a_request(version: int) -> None:
 def test_a_batch_that_is_cut_off_does_not_pass() -> None:
     """It does not count, so a client that reads of it what is there must not get it."""
     rig = Rig(World())
-    _, plan = rig.sent({"t": 2})
-    assert sizes(rig.got(plan, {"t": [SIX + SIX[:-1], SIX[:-1]]})) == [[len(SIX), 0]]
+    assert sizes(rig.gets({"t": 2}, {"t": [SIX + SIX[:-1], SIX[:-1]]})) == [[len(SIX), 0]]
     assert [delivered.msgs for delivered in rig.world.counted.delivered] == [6]
     assert rig.world.counter("cut") == 0
 
@@ -274,8 +270,7 @@ def test_bytes_and_entries() -> None:
     """A limit in bytes cuts behind the batch that reaches it; where entries count, batches do."""
     world = World(topics={full("t"): (0, len(SIX) + 1)})
     rig = Rig(world)
-    request, plan = rig.sent({"t": 1})
-    assert sizes(rig.got(plan, {"t": [SIX * 4]})) == [[len(SIX) * 2]]
+    assert sizes(rig.gets({"t": 1}, {"t": [SIX * 4]})) == [[len(SIX) * 2]]
     rig = Rig(World(topics={full("t"): (3, 0)}, by_entry=True))
     request, plan = rig.sent({"t": 1})
     assert request.topics[0].partitions[0].partition_max_bytes == 3 * 1_536
@@ -287,8 +282,7 @@ def test_partitions_have_their_turns() -> None:
     rig = Rig(World(topics={full("t"): (6, 0)}))
     seen = []
     for _ in range(4):
-        _, plan = rig.sent({"t": 3})
-        seen.append(sizes(rig.got(plan, {"t": [SIX] * 3}))[0])
+        seen.append(sizes(rig.gets({"t": 3}, {"t": [SIX] * 3}))[0])
         rig.world.now_ms += 1_000
     size = len(SIX)
     assert seen == [[size, 0, 0], [0, size, 0], [0, 0, size], [size, 0, 0]]
@@ -297,8 +291,7 @@ def test_partitions_have_their_turns() -> None:
 def test_whoever_has_caught_up() -> None:
     """With the flag off it is neither held nor cut, nor charged; with a backlog it is."""
     rig = Rig(World(topics={full("t"): (10, 0)}, all_charged=False))
-    _, plan = rig.sent({"t": 1})
-    assert sizes(rig.got(plan, {"t": [SIX * 3]}, high=6)) == [[len(SIX) * 3]]
+    assert sizes(rig.gets({"t": 1}, {"t": [SIX * 3]}, high=6)) == [[len(SIX) * 3]]
     assert rig.world.counted.delivered[-1].backlog is False
     rig.world.counted.deliver(BROKER, full("t"), "", msgs=10, size=1, entries=1, backlog=True)
     request, plan = rig.sent({"t": 1})
@@ -306,8 +299,7 @@ def test_whoever_has_caught_up() -> None:
     assert sizes(rig.got(plan, {"t": [SIX]}, high=1_000)) == [[0]]
     assert rig.plan({"t": 1}) is None
     rig = Rig(World())
-    _, plan = rig.sent({"t": 1})
-    assert sizes(rig.got(plan, {"t": [SIX * 3]}, high=6)) == [[len(SIX) * 2]]
+    assert sizes(rig.gets({"t": 1}, {"t": [SIX * 3]}, high=6)) == [[len(SIX) * 2]]
 
 
 def test_topics_of_one_connection_have_their_turns() -> None:
@@ -331,10 +323,8 @@ def test_what_is_remembered_of_partitions_is_bounded(monkeypatch: pytest.MonkeyP
     monkeypatch.setattr("enforcer.kafka.dispatch.deliveries.MARKS_MAX", 2)
     monkeypatch.setattr("enforcer.kafka.dispatch.claims._LIMITED_MAX", 1)
     rig = Rig(World(topics={full("t"): (10, 0), full("v"): (10, 0)}))
-    _, plan = rig.sent({"t": 3, "v": 1})
-    rig.got(plan, {"t": [batch(10), b"", b""], "v": [batch(10)]}, high=50)
-    _, plan = rig.sent({"t": 3, "u": 1})
-    parts = rig.got(plan, {"u": [b""]}).responses[1].partitions
+    rig.gets({"t": 3, "v": 1}, {"t": [batch(10), b"", b""], "v": [batch(10)]}, high=50)
+    parts = rig.gets({"t": 3, "u": 1}, {"u": [b""]}).responses[1].partitions
     assert [part.high_watermark for part in parts] == [50, -1, -1]
 
 
@@ -376,8 +366,7 @@ def test_a_reservation_ends() -> None:
 def test_an_error_of_the_broker_passes() -> None:
     """What is no answer to the request as a whole is the client's."""
     rig = Rig(World())
-    _, plan = rig.sent({"t": 1})
-    assert rig.got(plan, {}, error_code=70).error_code == 70
+    assert rig.gets({"t": 1}, {}, error_code=70).error_code == 70
 
 
 @pytest.mark.parametrize("version", [11, *(pytest.param(one, marks=pytest.mark.soak) for one in (4, 12, 16))])
@@ -396,5 +385,5 @@ def test_requests_of_too_many_partitions_go_on_one_by_one(version: int) -> None:
         assert rig.plan(many) is None and rig.pauses.pop() == LARGE_MS - 300
         world.now_ms += LARGE_MS - 300
     # A connection that was limited before is read in another way.
-    rig.got(rig.sent({"t": 1})[1], {"t": [SIX * 2]})
+    rig.gets({"t": 1}, {"t": [SIX * 2]})
     assert rig.sent(many)[1].cut is None and world.counter("large") == 3

@@ -63,8 +63,7 @@ def test_a_group_that_another_proxy_has_seen(pair: tuple[Proxy, Proxy]) -> None:
     rig = Rig(b.world, met=False)
     assert rig.plan({"t": 1}) is None
     assert a.tells(b) == 1
-    _, plan = rig.sent({"t": 1})
-    assert sizes(rig.got(plan, {"t": [SIX * 3]})) == [[len(SIX)]]
+    assert sizes(rig.gets({"t": 1}, {"t": [SIX * 3]})) == [[len(SIX)]]
     assert b.desk.readers.matching(CLIENT, [bytes(16)], frozenset({1})) == [GROUP]
     a.desk.readers.left(CLIENT, GROUP, ["m"])
     assert a.tells(b) == 1

@@ -20,8 +20,7 @@ def test_another_assignment_is_followed() -> None:
     readers.assigned(CLIENT, GROUP, "m", {"t": frozenset({0})})
     readers.assigned(CLIENT, "h", "n", {"t": frozenset({1})})
     for group, zero, one in ((GROUP, 1, 0), ("h", 0, 1), (GROUP, 0, 1)):
-        _, plan = rig.sent({"t": 1})
-        rig.got(plan, {"t": [SIX]})
+        rig.gets({"t": 1}, {"t": [SIX]})
         assert world.counted.delivered[-1].place[2] == group
         readers.assigned(CLIENT, GROUP, "m", {"t": frozenset({zero})})
         readers.assigned(CLIENT, "h", "n", {"t": frozenset({one})})
@@ -65,8 +64,7 @@ def test_bounds(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(session, "FRAME_MAX", 10)
     rig = Rig(World(topics={full("t"): (10, 0), full("v"): (10, 0)}))
     for _ in range(2):
-        _, plan = rig.sent({"t": 1, "v": 1})
-        assert sizes(rig.got(plan, {"t": [SIX * 3], "v": [SIX * 3]})) == [[len(SIX) * 2]] * 2
+        assert sizes(rig.gets({"t": 1, "v": 1}, {"t": [SIX * 3], "v": [SIX * 3]})) == [[len(SIX) * 2]] * 2
         assert rig.plan({"t": 1, "v": 1}) is None
         rig.world.now_ms += 2_000
     assert rig.world.counted.delivered[-1] == Delivered((BROKER, full("v"), ""), 12, len(SIX) * 2, 2, True)

@@ -134,8 +134,7 @@ def test_what_is_held_is_not_asked_again_before_its_time() -> None:
 
     world.counted.left = noted  # type: ignore[method-assign]
     topics = {f"t{number}": 1 for number in range(50)}
-    _, plan = rig.sent(topics)
-    rig.got(plan, {name: [batch(10)] for name in topics})
+    rig.gets(topics, {name: [batch(10)] for name in topics})
     assert rig.plan(topics) is None
     for change, expected in ((None, 0), (rig.fetches.claims.wake, 50), (None, 0), (world.change, 50)):
         asked.clear()

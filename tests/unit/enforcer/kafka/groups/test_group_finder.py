@@ -190,9 +190,8 @@ def test_nobody_of_another_principal() -> None:
 
 def test_who_is_alone_need_not_wait_for_others() -> None:
     """It judges at once."""
-    scene = Scene(alone=True)
+    scene = Scene(FREE, alone=True)
     scene.joins(SLOW, OTHER)
-    scene.joins(FREE)
     a, decoy = scene.connection(), scene.connection()
     scene.fetches(decoy, 0, OTHER)
     scene.fetches(a, 0)

@@ -17,9 +17,8 @@ def scene() -> Scene:
 
 def test_a_decoy_is_found_by_what_is_committed() -> None:
     """The fetching client id is that of a free group; what it was delivered another commits, twice."""
-    scene = Scene()
+    scene = Scene(FREE)
     scene.joins(SLOW, OTHER)
-    scene.joins(FREE)
     a, decoy = scene.connection(), scene.connection()
     # While nobody reads for it, everybody may.
     assert scene.fetches(a, 0) == {FREE, SLOW}
@@ -41,9 +40,8 @@ def test_a_decoy_is_found_by_what_is_committed() -> None:
 def test_what_a_decoy_only_asks_for_explains_nothing(client: Client) -> None:
     """Neither ahead of what is committed, nor a little before each time; what it was delivered must join."""
     for ahead in (True, False):
-        scene = Scene(alone=True)
+        scene = Scene(FREE, alone=True)
         scene.joins(SLOW, Client("alice", "10.0.0.1", "commits"))
-        scene.joins(FREE)
         a, end = scene.connection(), 0
         free = 0
         for _ in range(20):
@@ -133,9 +131,8 @@ def test_bounds(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_what_nobody_was_seen_to_read_is_looked_for_at_all() -> None:
     """Also at a connection of which was found before whose it is."""
-    scene = Scene()
+    scene = Scene(FREE)
     scene.joins(SLOW, OTHER)
-    scene.joins(FREE)
     own, a = scene.connection(), scene.connection()
     scene.fetches(own, 0, OTHER)
     scene.fetches(a, 0)
@@ -148,10 +145,9 @@ def test_what_nobody_was_seen_to_read_is_looked_for_at_all() -> None:
 @pytest.mark.parametrize("alone", [True, False])
 def test_who_reads_on_a_connection_for_each_fetch_is_watched(alone: bool) -> None:
     """Though its client acts for a free group, and no fetch of its shows where the one before has read to."""
-    scene = Scene(alone=alone)
+    scene = Scene(FREE, alone=alone)
     scene.now_ms += BEGIN_MS
     scene.joins(SLOW, OTHER)
-    scene.joins(FREE)
     found: list[set[str]] = []
     for offset in range(0, 2_000, 500):
         a = scene.connection()
@@ -214,9 +210,8 @@ def test_who_leaves_after_each_commit_is_not_forgotten() -> None:
 @pytest.mark.parametrize("alone", [True, False])
 def test_a_connection_that_reads_more_than_is_remembered_is_suspected(alone: bool) -> None:
     """Made-up partitions do not hide what it reads."""
-    scene = Scene(alone=alone)
+    scene = Scene(FREE, alone=alone)
     scene.joins(SLOW, OTHER)
-    scene.joins(FREE)
     own, a = scene.connection(), scene.connection()
     a.asked(T, ((part, 0) for part in range(1, TRAIL_MAX + 1)), scene.now_ms)
     scene.fetches(own, 0, OTHER)

@@ -49,8 +49,8 @@ def fresh() -> Requests:
 class Reader:
     """A proxy's whole treatment of requests, without the proxy: passes runs on, reads the others."""
 
-    def __init__(self) -> None:
-        self.requests = fresh()
+    def __init__(self, requests: Requests | None = None) -> None:
+        self.requests = fresh() if requests is None else requests
         self.passed = b""
         self.read: list[bytes] = []
         self.slots: list[Slot] = []
@@ -246,6 +246,14 @@ def produce_to(
     return request(PRODUCE, version, 1, b"\0" * (version >= 9) + request_layout(0, version).write(body))
 
 
+def cut_at(data: bytes, place: int) -> tuple[bytes, list[bytes]]:
+    """What passes such a guard, and what is read, of requests that come in two pieces."""
+    reader = Reader(guarded())
+    reader.feed(data[:place])
+    reader.feed(data[place:])
+    return bytes(reader.passed), reader.read
+
+
 @each("version", [0, 2, 3, 8, 9, 12])
 @each(
     ("topics", "transaction", "passes"),
@@ -263,11 +271,7 @@ def test_produce_passes_by_its_structure(
     for records in (70, 20_000):
         data = produce_to(version, topics, transaction, records)
         for cut in (*range(0, 120), len(data) - 1):
-            reader = Reader()
-            reader.requests = guarded()
-            reader.feed(data[:cut])
-            reader.feed(data[cut:])
-            assert (bytes(reader.passed), reader.read) == ((data, []) if passes else (b"", [data[4:]]))
+            assert cut_at(data, cut) == ((data, []) if passes else (b"", [data[4:]]))
 
 
 def written_longer(data: bytes, before: bytes, number: bytes, after: bytes, size: int) -> bytes:
@@ -295,12 +299,7 @@ def test_a_number_longer_than_need_be_hides_nothing(
             for records in (70, 20_000):
                 data = written_longer(produce_to(version, [topic], transaction, records), *place, size)
                 for cut in (*range(0, 60, 3), len(data) - 1, len(data)):
-                    reader = Reader()
-                    reader.requests = guarded()
-                    reader.feed(data[:cut])
-                    reader.feed(data[cut:])
-                    expected = (data, []) if passes else (b"", [data[4:]])
-                    assert (bytes(reader.passed), reader.read) == expected
+                    assert cut_at(data, cut) == ((data, []) if passes else (b"", [data[4:]]))
 
 
 @pytest.mark.parametrize("records", [70, 20_000])
@@ -310,8 +309,7 @@ def test_bits_beyond_32_hide_nothing(last: int, records: int) -> None:
     spot = b"\x0eweir.policies"
     payload = produce_to(9, [spot[1:]], None, records)[4:]
     payload = payload.replace(spot, bytes([0x8E, 0x80, 0x80, 0x80, last]) + spot[1:])
-    reader = Reader()
-    reader.requests = guarded()
+    reader = Reader(guarded())
     reader.feed(struct.pack(">i", len(payload)) + payload)
     assert (reader.passed, reader.read) == (b"", [payload])
     with pytest.raises(BadFrame):
@@ -379,8 +377,7 @@ def test_what_might_pass_is_bounded_where_it_is_kept() -> None:
 
 def test_a_large_produce_passes_as_soon_as_its_topic_is_known() -> None:
     """Cut in front of the topic it waits for a few bytes more, and is not gathered."""
-    reader = Reader()
-    reader.requests = guarded()
+    reader = Reader(guarded())
     data = produce_to(9, [b"mine"], None, 30_000)
     reader.feed(data[:24])
     assert reader.passed == b""

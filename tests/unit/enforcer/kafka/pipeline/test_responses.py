@@ -10,9 +10,10 @@ from traffic_kit import fetch_response
 
 from enforcer.core.metrics import Traffic
 from enforcer.kafka.addresses.brokers import Repeats
+from enforcer.kafka.guard.answers import Rewrite
 from enforcer.kafka.part import Slot
 from enforcer.kafka.pipeline import responses
-from enforcer.kafka.pipeline.responses import Responses, Rewrite
+from enforcer.kafka.pipeline.responses import Responses
 from enforcer.wire.kafka.addresses import Rewriter
 from streaming.contract.errors import WeirError
 

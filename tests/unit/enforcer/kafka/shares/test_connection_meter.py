@@ -191,17 +191,6 @@ def test_an_unknown_topic_beside_one_in_debt_is_counted_once(desk: Desk, line: L
     assert line.connection_meter.produce(frame, header, "bob") is not None and desk.meter.unmetered == 1
 
 
-def test_a_fetched_topic_without_a_name_is_counted_as_not_metered(desk: Desk, line: Line) -> None:
-    """The look-up at the begin of the session did not help."""
-    frame, header = fetch_request(16, {TOPIC: 1})
-    response = fetch_response(16, {TOPIC: [batch(1)]})
-    assert line.connection_meter.fetch(frame, header, "bob") is None
-    line.asked[0][1]({})
-    assert line.connection_meter.fetch(frame, header, "bob") is not None
-    assert whole(line.connection_meter.fetched(response, header, "bob")) == (response, 0)
-    assert desk.meter.unmetered == 1
-
-
 def test_a_session_that_began_unread_is_metered_all_the_same(desk: Desk, line: Line) -> None:
     """As all are that were there before a first group: nobody has seen which topics they have."""
     frame, header = fetch_request(16, {}, epoch=7, session=9)

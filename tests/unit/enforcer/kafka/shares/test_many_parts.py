@@ -1,9 +1,9 @@
-"""Fetches of very many topics and partitions, metered all the same."""
+"""Fetches of very many topics and partitions, and of more groups than have accounts, metered all the same."""
 
 import pytest
 from kafka.protocol.consumer import FetchResponse
 from kafka_kit import decode
-from meter_kit import GROUPS, TOPIC, Desk, Line, used, whole
+from meter_kit import GROUPS, TOPIC, Desk, Line, many_groups, used, whole
 from traffic_kit import batch, fetch_request, fetch_response, key_of
 
 from enforcer.wire.kafka.frames import FETCH, RequestHeader
@@ -41,3 +41,19 @@ def test_more_topics_than_are_read_are_metered_all_the_same(monkeypatch: pytest.
     assert line.connection_meter.fetch(frame, asked, "bob") is not None
     assert whole(line.connection_meter.fetched(data, header, "bob"))[0] == data
     assert used(desk.meter)["rg1"][2] == 9 and desk.meter.unmetered == 0
+
+
+def test_a_group_that_made_room_within_one_session_is_reserved_for_once() -> None:
+    """Its topics stand for two accounts of one name then; what was reserved for them goes again."""
+    desk = Desk(many_groups(3), accounts_max=2)
+    for number in range(2):
+        desk.meter.of_topic(f"t.n{number}.x")
+    line = Line(desk)
+    frame, header = fetch_request(11, dict.fromkeys(("t.n0.x", "t.n1.x", "t.n2.x", "t.n0.y"), 1))
+    assert line.connection_meter.fetch(frame, header, "bob") is not None
+    assert desk.meter.lines.busy(("g0", "dispatch"))
+    response = fetch_response(11, {"t.n0.x": [batch(1)]})
+    whole(line.connection_meter.fetched(response, RequestHeader(FETCH, 11, 1, "c", 0), "bob"))
+    line.connection_meter.line_up.close()
+    assert not len(desk.meter.lines)
+    assert not any(desk.meter.lines.busy((f"g{number}", "dispatch")) for number in range(3))

@@ -10,7 +10,7 @@ from kafka.protocol.metadata.metadata import MetadataRequest, MetadataResponse
 from kafka.protocol.producer import ProduceResponse
 from kafka_kit import build, decode, request, response
 from meter_kit import TOPIC, share
-from share_frames import id_of, read_request, share_request, share_response
+from share_frames import id_of, share_request, share_response
 from traffic_kit import batch, fetch_request, fetch_response, key_of, produce, produce_response, topic_id
 
 from enforcer.core import bounds
@@ -247,15 +247,6 @@ def test_a_lost_connection_leaves_nothing(rig: Metered) -> None:
     rig.connection.ending.drop("departed")
     rig.desk.run()
     assert not rig.desk.waiting and len(rig.meter.lines) == 0
-
-
-def test_nothing_is_acquired_for_a_client_that_is_gone() -> None:
-    """What was held here would be lost, with a delivery of each record."""
-    rig = Metered(proven=False)
-    assert rig.send(share_request("t", epoch=0)[0])
-    rig.connection.connection_lost(None)
-    rig.describe(4)
-    assert read_request(rig.upstream.sent[-1])["MaxRecords"] == 0
 
 
 def test_a_share_session_is_its_brokers(rig: Metered, monkeypatch: pytest.MonkeyPatch) -> None:

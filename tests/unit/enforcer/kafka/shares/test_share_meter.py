@@ -14,6 +14,7 @@ from streaming.policy.policy_set import PolicySet
 NOTHING = (0, PART_BYTES_MIN)
 """What is asked for: without bytes Kafka 4.1 fails."""
 RATED = {"quotas[user=ANONYMOUS,client-id=tests]": {"consumer_byte_rate": 1_000}}
+FEW = {**GROUPS, "resourcegroups.rg1": {"dispatchRateInMsgs": 5}}
 RECORDS = batch(10, size=100)
 
 
@@ -38,6 +39,14 @@ class Line(Waiter):
         _, header = share_request()
         answer = share_response({topic: (RECORDS * times, [(0, 9, 1)])})
         self.meter.got(asking or self.meter.asking, answer, header, "ANONYMOUS")
+
+
+@pytest.fixture
+def desk() -> Desk:
+    """A group of topic t gets five records a second; u is in none."""
+    desk = Desk(FEW)
+    desk.frames.names.update({id_of("t"): TOPIC, id_of("u"): "other"})
+    return desk
 
 
 def owing(desk: Desk) -> Line:
@@ -111,10 +120,8 @@ def test_who_acknowledges_does_not_overtake() -> None:
 
 
 @pytest.mark.parametrize("read", [True, False])
-def test_groups_of_its_topics_are_charged(read: bool) -> None:
+def test_groups_of_its_topics_are_charged(desk: Desk, read: bool) -> None:
     """Records that were acquired, bytes that came; a session that began unread is known by what it brings."""
-    desk = Desk({**GROUPS, "resourcegroups.rg1": {"dispatchRateInMsgs": 5}})
-    desk.frames.names.update({id_of("t"): TOPIC})
     line = Line(desk)
     assert line.room("t", epoch=0) if read else line.room(epoch=7) == (1, PART_BYTES_MIN)
     line.got()
@@ -122,24 +129,19 @@ def test_groups_of_its_topics_are_charged(read: bool) -> None:
     assert line.room() is None
 
 
-def test_a_session_that_went_on_unread_has_unknown_topics() -> None:
+def test_a_session_that_went_on_unread_has_unknown_topics(desk: Desk) -> None:
     """All groups were taken away and set again: nobody waits for a topic that it may have no more."""
-    policies = {**GROUPS, "resourcegroups.rg1": {"dispatchRateInMsgs": 5}}
-    desk = Desk(policies)
-    desk.frames.names.update({id_of("t"): TOPIC})
     line = Line(desk)
     assert line.room("t", epoch=0)
-    for in_force in ({}, policies):
+    for in_force in ({}, FEW):
         desk.meter.set_policies(PolicySet(dict(in_force)))
     assert line.room(epoch=7) == (1, PART_BYTES_MIN) and not line.meter.asking.session.topics
     line.got()
     assert line.room(epoch=8) is None
 
 
-def test_a_connection_that_speaks_for_several_members() -> None:
+def test_a_connection_that_speaks_for_several_members(desk: Desk) -> None:
     """That another member begins a session hides no debt of a topic's group."""
-    desk = Desk({**GROUPS, "resourcegroups.rg1": {"dispatchRateInMsgs": 5}})
-    desk.frames.names.update({id_of("t"): TOPIC, id_of("u"): "other"})
     line = Line(desk)
     assert line.room("t", epoch=0, MemberId=b"a")
     line.got()
@@ -148,20 +150,16 @@ def test_a_connection_that_speaks_for_several_members() -> None:
     assert line.room(MemberId=b"a") is None
 
 
-def test_what_begins_on_another_connection_holds_each() -> None:
+def test_what_begins_on_another_connection_holds_each(desk: Desk) -> None:
     """The broker goes by group and member alone: what that one names comes to this one."""
-    desk = Desk({**GROUPS, "resourcegroups.rg1": {"dispatchRateInMsgs": 5}})
-    desk.frames.names.update({id_of("t"): TOPIC, id_of("u"): "other"})
     line, other = Line(desk), Line(desk)
     assert line.room("u", epoch=0) and other.room("t", epoch=0)
     other.got()
     assert line.room() is None
 
 
-def test_an_answer_tells_the_topics_of_its_own_session() -> None:
+def test_an_answer_tells_the_topics_of_its_own_session(desk: Desk) -> None:
     """Though another member has asked since."""
-    desk = Desk({**GROUPS, "resourcegroups.rg1": {"dispatchRateInMsgs": 5}})
-    desk.frames.names.update({id_of("t"): TOPIC, id_of("u"): "other"})
     line = Line(desk)
     assert line.room(epoch=5, MemberId=b"a")
     first = line.meter.asking
@@ -170,10 +168,8 @@ def test_an_answer_tells_the_topics_of_its_own_session() -> None:
     assert first.session.wanted == [id_of("t")] and line.meter.asking.session.wanted == [id_of("u")]
 
 
-def test_what_the_broker_refused_hides_no_debt() -> None:
+def test_what_the_broker_refused_hides_no_debt(desk: Desk) -> None:
     """It has the topic in the session that goes on; who asks is not held for what that request lets go."""
-    desk = Desk({**GROUPS, "resourcegroups.rg1": {"dispatchRateInMsgs": 5}})
-    desk.frames.names.update({id_of("t"): TOPIC, id_of("u"): "other"})
     line = Line(desk)
     assert line.room("t", "u", epoch=0)
     line.got()
@@ -185,11 +181,10 @@ def test_what_the_broker_refused_hides_no_debt() -> None:
     assert line.room() == (500, FETCH_LIMIT_MAX)
 
 
-def test_one_of_too_many_topics_is_held_for_what_it_has_brought() -> None:
+def test_one_of_too_many_topics_is_held_for_what_it_has_brought(desk: Desk) -> None:
     """Whatever topics are known of it, until nobody owes any more."""
-    desk = Desk({**GROUPS, "resourcegroups.rg1": {"dispatchRateInMsgs": 5}})
     ids = [number.to_bytes(16, "big") for number in range(SHARE_TOPICS_MAX)]
-    desk.frames.names.update({id_of("t"): TOPIC, **dict.fromkeys(ids, "other")})
+    desk.frames.names.update(dict.fromkeys(ids, "other"))
     named = [{"TopicId": topic, "Partitions": [{"PartitionIndex": 0}]} for topic in (*ids, id_of("t"))]
     line = Line(desk)
     assert line.room(epoch=0, Topics=named) == (1, PART_BYTES_MIN)
@@ -207,8 +202,7 @@ def test_one_of_too_many_topics_is_held_for_what_it_has_brought() -> None:
 
 def test_names_are_asked_for_first() -> None:
     """But who acknowledges gets nothing instead of waiting; and then they count, for debts too."""
-    desk = Desk({**GROUPS, "resourcegroups.rg1": {"dispatchRateInMsgs": 5}})
-    line = Line(desk)
+    line = Line(Desk(FEW))
     assert line.room("t", epoch=0, acknowledged=["t"]) == NOTHING and line.asked == []
     assert line.room() is None
     (ids, done), *_ = line.asked
@@ -229,10 +223,8 @@ def test_a_topic_without_a_name_holds_up_no_other() -> None:
     assert line.room() is not None and line.room(acknowledged=["t"]) != NOTHING
 
 
-def test_so_many_records_at_once() -> None:
+@pytest.mark.parametrize("size", [1_024, 1_000])
+def test_so_many_records_at_once(desk: Desk, size: int) -> None:
     """Where they are counted each may be a range of its own: more could not be read, and would be lost."""
-    for size in (1_024, 1_000):
-        desk = Desk({**GROUPS, "resourcegroups.rg1": {"dispatchRateInMsgs": 5}})
-        desk.frames.names.update({id_of("t"): TOPIC})
-        assert Line(desk).room("t", epoch=0, MaxRecords=100_000, MaxBytes=size) == (RECORDS_MAX, size)
+    assert Line(desk).room("t", epoch=0, MaxRecords=100_000, MaxBytes=size) == (RECORDS_MAX, size)
     assert Line(Desk(RATED)).room("t", epoch=0, MaxRecords=100_000, MaxBytes=1_000) == (100_000, 1_000)

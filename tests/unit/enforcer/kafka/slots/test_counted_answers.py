@@ -1,11 +1,24 @@
-"""What a broker has to answer, counted on its way in and out."""
+"""What a broker has to answer, counted on its way in and out; of which class it is, and what may not wait."""
 
 import pytest
 from concurrency_kit import Times, limiter_at
+from connection_kit import framed, opaque
+from each_kit import each
+from kafka.protocol.consumer import FetchRequest
+from kafka_kit import build, request
 
 from enforcer.kafka.part import Slot
-from enforcer.kafka.slots.counted_answers import CountedAnswers
+from enforcer.kafka.slots.counted_answers import (
+    DELAYED_KEYS,
+    PRODUCE_CLASS,
+    CountedAnswers,
+    class_of,
+    prompt_fetches,
+)
 from enforcer.laws.concurrency.limiter import Limiter
+from enforcer.wire.kafka.frames import FLEXIBLE_FROM
+from enforcer.wire.kafka.mutations import MUTATION_KEYS
+from streaming.policy.concurrency_schema import EXEMPT, RequestClass
 
 PRODUCE, FETCH, JOIN_GROUP, HEARTBEAT = 0, 1, 11, 12
 
@@ -102,3 +115,45 @@ def test_a_policy_may_want_fetches_to_take_slots(limiter: Limiter, due: CountedA
     due.popleft()
     assert limiter.in_flight == 0
     assert limiter.samples.take() == []
+
+
+def test_classes_are_those_that_a_policy_may_name() -> None:
+    """And produce, which is none of them: it is never exempt."""
+    found = {class_of(key) for key in FLEXIBLE_FROM}
+    assert found == {each.value for each in RequestClass} | {PRODUCE_CLASS}
+
+
+def test_mutations_are_admin_requests_and_do_not_pass_by_themselves() -> None:
+    """They are refused with an error that they have."""
+    assert {class_of(key) for key in MUTATION_KEYS} == {"admin"}
+    assert "admin" not in EXEMPT
+
+
+def test_what_waits_on_purpose_passes_by_itself() -> None:
+    """Else idle clients would use up a limit."""
+    assert {class_of(key) for key in DELAYED_KEYS} <= set(EXEMPT)
+
+
+def fetch(version: int, max_wait_ms: int, min_bytes: int) -> bytes:
+    """A Fetch of nothing, with its length; its correlation id is 7."""
+    values = {"max_wait_ms": max_wait_ms, "min_bytes": min_bytes, "max_bytes": 1_000, "topics": []}
+    return framed(request(build(FetchRequest, version, **values))[0])
+
+
+@each("version", range(4, 18))
+def test_those_that_may_not_wait_are_found(version: int) -> None:
+    """By their own numbers, wherever they stand in a run."""
+    assert prompt_fetches(fetch(version, 0, 1)) == {7}
+    assert prompt_fetches(opaque(3) + fetch(version, 500, 0) + opaque(4)) == {7}
+    assert prompt_fetches(memoryview(opaque(3) + fetch(version, 500, 1))) == set()
+
+
+def test_what_is_cut_off_or_damaged_is_none() -> None:
+    """Only the last request of a run may be a part; nobody vouches for a client's bytes."""
+    whole = fetch(12, 0, 0)
+    for size in range(len(whole)):
+        assert prompt_fetches(whole[:size]) in (set(), {7})
+    for place in range(8, 30):
+        damaged = bytearray(whole)
+        damaged[place] = 0xFF
+        prompt_fetches(damaged)

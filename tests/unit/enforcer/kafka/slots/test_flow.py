@@ -16,6 +16,7 @@ from enforcer.laws.concurrency.limiter import Limiter
 from streaming.policy.policy_set import PolicySet
 
 HEARTBEAT, FETCH = 12, 1
+LARGE = framed(produce(9, {"t1": [bytes(50_000)]})[0])
 EXEMPT = frozenset({"heartbeat", "group", "sasl", "api_versions", "fetch"})
 
 
@@ -90,8 +91,7 @@ def test_the_fast_path_minds_the_limit() -> None:
 @pytest.fixture
 def two() -> Two:
     """The first has a request under way, and there is room for one."""
-    two = Two(limit=1, a=opaque(1))
-    return two
+    return Two(limit=1, a=opaque(1))
 
 
 def test_exempt_requests_pass_and_stand_in_their_connections_order(two: Two) -> None:
@@ -142,8 +142,8 @@ def test_a_policy_may_let_mutations_pass() -> None:
 
 
 def test_produce_that_waited_too_long_is_told_to_try_again(two: Two) -> None:
-    """In its turn, as all answers; its connection goes on."""
-    frame, _ = produce(9, {"t1": [batch(1), batch(2)]})
+    """All of it, in its turn, as all answers; its connection goes on."""
+    frame, _ = produce(9, {"t1": [batch(1), batch(2)], "t2": [batch(1)]}, txn="tx")
     two.b.connection.data_received(framed(frame))
     two.times.pass_ms(9_999)
     two.run_timers()
@@ -152,7 +152,8 @@ def test_produce_that_waited_too_long_is_told_to_try_again(two: Two) -> None:
     two.run_timers()
     (response,) = frames_of(two.b.client.data)
     told = decode(ProduceResponse, 9, response)
-    assert [part.error_code for part in told.responses[0].partition_responses] == [7, 7]
+    codes = {row.name: [part.error_code for part in row.partition_responses] for row in told.responses}
+    assert codes == {"t1": [7, 7], "t2": [7]} and told.throttle_time_ms == 0
     assert (two.limiter.waiting, two.limiter.dropped) == (0, 1)
     assert two.b.upstream.sent == []
     two.a.answer(answer(1))
@@ -163,14 +164,12 @@ def test_produce_that_waited_too_long_is_told_to_try_again(two: Two) -> None:
 def test_a_large_produce_fails_when_it_is_whole() -> None:
     """It is kept until then, and not passed on in the middle, though a slot is free meanwhile."""
     two = Two(limit=1, inflight_wait_ms=50, a=opaque(1))
-    frame, _ = produce(9, {"t1": [bytes(50_000)]})
-    data = framed(frame)
-    two.b.connection.data_received(data[:20_000])
+    two.b.connection.data_received(LARGE[:20_000])
     two.times.pass_ms(50)
     two.run_timers()
     two.a_hears(1)
     assert two.b.client.data == b""
-    two.b.connection.data_received(data[20_000:])
+    two.b.connection.data_received(LARGE[20_000:])
     assert two.b.client.answered() == [7]
     assert two.b.upstream.sent == []
     assert two.limiter.waiting == 0
@@ -274,13 +273,12 @@ def test_a_client_that_does_not_read_keeps_no_slots() -> None:
 def test_a_client_that_sends_slowly_is_no_slow_broker() -> None:
     """A round trip begins when the request is whole."""
     two = Two(limit=2)
-    data = framed(produce(9, {"t1": [bytes(50_000)]})[0])
-    two.a.connection.data_received(data[:20_000])
+    two.a.connection.data_received(LARGE[:20_000])
     assert two.limiter.in_flight == 1
     two.times.pass_ms(700)
-    two.a.connection.data_received(data[20_000:40_000])
+    two.a.connection.data_received(LARGE[20_000:40_000])
     two.times.pass_ms(200)
-    two.a.connection.data_received(data[40_000:])
+    two.a.connection.data_received(LARGE[40_000:])
     two.times.pass_ms(5)
     two.a.answer(answer(7))
     (sample,) = two.limiter.samples.take()
@@ -291,8 +289,7 @@ def test_a_client_that_sends_slowly_is_no_slow_broker() -> None:
 def test_a_client_that_sends_slowly_keeps_no_slot() -> None:
     """It is given to others, and taken again when the request is whole; its deadline says nothing."""
     two = Two(limit=1)
-    data = framed(produce(9, {"t1": [bytes(50_000)]})[0])
-    two.a.connection.data_received(data[:20_000])
+    two.a.connection.data_received(LARGE[:20_000])
     two.b.connection.data_received(opaque(11))
     two.a.connection.check(0.0)
     two.run_timers()
@@ -301,7 +298,7 @@ def test_a_client_that_sends_slowly_keeps_no_slot() -> None:
     two.run_timers()
     assert ids(two.b.upstream.sent) == [11]
     two.times.pass_ms(30_000)
-    two.a.connection.data_received(data[20_000:])
+    two.a.connection.data_received(LARGE[20_000:])
     assert two.limiter.in_flight == 2
     two.b.answer(answer(11))
     two.a.answer(answer(7))
@@ -312,11 +309,10 @@ def test_a_client_that_sends_slowly_keeps_no_slot() -> None:
 def test_a_request_that_never_becomes_whole_is_no_drop() -> None:
     """Though its deadline comes, or the broker gives it up."""
     two = Two(limit=1)
-    data = framed(produce(9, {"t1": [bytes(50_000)]})[0])
-    two.a.connection.data_received(data[:20_000])
+    two.a.connection.data_received(LARGE[:20_000])
     two.times.pass_ms(30_000)
     two.limiter.expire()
-    two.b.connection.data_received(data[:20_000])
+    two.b.connection.data_received(LARGE[:20_000])
     two.b.connection.upstream_failed("lost")
     assert two.limiter.in_flight == 0
     assert two.limiter.samples.take() == []
