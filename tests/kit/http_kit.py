@@ -10,6 +10,7 @@ import httpx2
 import orjson
 from mutation_kit import Desk
 from prometheus_client import CollectorRegistry
+from starlette.types import Receive
 
 from enforcer.http.filled_answers import Fill
 from enforcer.http.metrics import HttpMetrics
@@ -157,6 +158,7 @@ class Front:
         body: Any = None,
         *,
         chunks: tuple[bytes, ...] | None = None,
+        receive: Receive | None = None,
         stays: bool = True,
         scheme: str = "http",
         **headers: str,
@@ -165,6 +167,7 @@ class Front:
 
         Args:
             chunks: the body as it comes.
+            receive: what comes, instead of a body.
             scheme: https by TLS.
             stays: the client waits for its answer; else it leaves once it has sent its body.
         """
@@ -183,7 +186,7 @@ class Front:
             "headers": [(name.lower().encode(), text.encode()) for name, text in given.items()],
         }
 
-        async def receive() -> dict[str, Any]:
+        async def coming() -> dict[str, Any]:
             if parts:
                 part = parts.pop(0)
                 return {"type": "http.request", "body": part, "more_body": bool(parts)}
@@ -201,7 +204,7 @@ class Front:
                 told.ended = True
                 done.set()
 
-        await self.proxy(scope, receive, send)  # type: ignore[arg-type]  # mappings of ASGI, as the server has them
+        await self.proxy(scope, receive or coming, send)  # type: ignore[arg-type]  # mappings of ASGI, as the server has them
         return told
 
     def tokens(self, user: str) -> float:
