@@ -28,15 +28,12 @@ local:
 @pytest.fixture(scope="module")
 def up(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Up]:
     """`weir up --restart`, ready."""
-    folder = tmp_path_factory.mktemp("up")
-    (folder / "policies.yaml").write_text(POLICIES)
-    (folder / "weir.yaml").write_text(SETTINGS)
-    words = ("--policies", str(folder / "policies.yaml"), "--settings", str(folder / "weir.yaml"))
     # A page comes back to the address that it had.
     with socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-    with Up(folder, "--restart", *words, "--admin", f"127.0.0.1:{port}") as stack:
+    words = ("--restart", "--admin", f"127.0.0.1:{port}")
+    with Up(tmp_path_factory.mktemp("up"), *words, settings=SETTINGS, policies=POLICIES) as stack:
         yield stack
 
 

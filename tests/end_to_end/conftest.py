@@ -1,7 +1,6 @@
 """One whole stack, started as a user would, for all tests that do not break it for good."""
 
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 from stack_kit import Up
@@ -30,18 +29,8 @@ collect:
 """
 
 
-@pytest.fixture(scope="session")
-def config(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
-    """Options that name a policy file and a settings file."""
-    folder = tmp_path_factory.mktemp("config")
-    (folder / "policies.yaml").write_text(POLICIES)
-    (folder / "weir.yaml").write_text(SETTINGS)
-    return ["--policies", str(folder / "policies.yaml"), "--settings", str(folder / "weir.yaml")]
-
-
 @pytest.fixture(scope="package")
-def up(tmp_path_factory: pytest.TempPathFactory, config: list[str]) -> Iterator[Up]:
+def up(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Up]:
     """`weir up --restart`, ready."""
-    folder: Path = tmp_path_factory.mktemp("up")
-    with Up(folder, "--restart", *config) as stack:
+    with Up(tmp_path_factory.mktemp("up"), "--restart", settings=SETTINGS, policies=POLICIES) as stack:
         yield stack

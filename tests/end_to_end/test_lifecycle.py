@@ -46,11 +46,13 @@ def test_killed_stack_leaves_no_process_behind(tmp_path: Path) -> None:
 
 
 @pytest.mark.soak
-def test_demo_shows_decisions_and_ends_by_itself(tmp_path: Path, config: list[str]) -> None:
+def test_demo_shows_decisions_and_ends_by_itself(tmp_path: Path) -> None:
     """What `make run` runs: three real clients, the job's decisions and what each client saw, exit 0."""
+    settings = tmp_path / "weir.yaml"
+    settings.write_text("local: {kafka_port: 0}\nproxy: {decision_timeout_ms: 10000}\n")
     shown = weir(
-        "demo", "--once", "--data", str(tmp_path), "--listen", "127.0.0.1:0", "--metrics", "127.0.0.1:0",
-        "--admin", "127.0.0.1:0", *config[-2:], limit_s=240,
+        "demo", "--once", "--data", str(tmp_path / "data"), "--settings", str(settings),
+        "--listen", "127.0.0.1:0", "--metrics", "127.0.0.1:0", "--admin", "127.0.0.1:0", limit_s=240,
     )  # fmt: skip
     assert shown.returncode == 0, shown.stdout + shown.stderr
     for seen in (

@@ -41,11 +41,8 @@ WITHOUT_DATA: Final = {
 @pytest.fixture(scope="module")
 def up(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Up]:
     """Kafka, Pulsar and all parts."""
-    folder: Path = tmp_path_factory.mktemp("monitored")
-    (folder / "weir.yaml").write_text(SETTINGS)
-    (folder / "policies.yaml").write_text(POLICIES)
-    words = ["--settings", str(folder / "weir.yaml"), "--policies", str(folder / "policies.yaml")]
-    with Up(folder, *words, "--pulsar", "local", "--pulsar-listen", "127.0.0.1:0") as stack:
+    words = ("--pulsar", "local", "--pulsar-listen", "127.0.0.1:0")
+    with Up(tmp_path_factory.mktemp("monitored"), *words, settings=SETTINGS, policies=POLICIES) as stack:
         yield stack
 
 

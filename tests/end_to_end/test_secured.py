@@ -148,11 +148,8 @@ def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Secured]:
 @pytest.fixture(scope="module")
 def up(secured: Secured) -> Iterator[Up]:
     """`weir up` before them, with the page's settings and a few limits."""
-    settings, policies = secured.folder / "weir.yaml", secured.folder / "policies.yaml"
-    settings.write_text(secured.text(SETTINGS))
-    policies.write_text(POLICIES)
-    words = ("--settings", str(settings), "--policies", str(policies))
-    with Up(secured.folder, "--kafka", secured.kafka, *words) as running:
+    files = {"settings": secured.text(SETTINGS), "policies": POLICIES}
+    with Up(secured.folder, "--kafka", secured.kafka, **files) as running:
         yield running
 
 
@@ -214,12 +211,11 @@ def all_parts_work(secured: Secured, up: Up) -> None:
     bytes_are_limited(secured, up)
     client = AdminClient(secured.client("alice", up.ready["proxy"]))
     assert client.create_topics([NewTopic("alice.made", 1, 1)])["alice.made"].result(LIMIT_S) is None
-    settings = str(secured.folder / "weir.yaml")
     proxy = ("proxy", "--listen", "127.0.0.1:0", "--id", "another", "--kafka", secured.kafka)
-    with part(secured.folder, *proxy, "--settings", settings) as ready:
+    with part(secured.folder, *proxy, "--settings", str(up.settings)) as ready:
         until(ready.exists, what="a proxy that has read what was decided")
     put(secured.admin, TOPICS.requests, b"for the dead letters")
-    secured.weir("weir-policies", "policy", "apply", str(secured.folder / "policies.yaml"))
+    secured.weir("weir-policies", "policy", "apply", str(up.policies))
     secured.weir("weir-reader", "dump", "--out", str(secured.folder / "events.jsonl"))
     secured.weir("weir-reader", "policy", "get")
     held = Backlogs(secured.admin, "acme.evicted.t")

@@ -44,20 +44,27 @@ class Up:
     """One `weir up` in a folder of its own, on free ports; a context manager that leaves nothing behind.
 
     Args:
-        folder: for its data, output and ready file.
-        words: further options; `--settings` among them has to ask for any port of Kafka too.
+        folder: for its data, output, ready file, settings and policies.
+        words: further options.
+        settings: the file of them, which has to ask for any port of Kafka.
+        policies: the file of them; empty: none.
     """
 
-    def __init__(self, folder: Path, *words: str) -> None:
+    def __init__(
+        self, folder: Path, *words: str, settings: str = "local: {kafka_port: 0}\n", policies: str = ""
+    ) -> None:
         self.folder = folder
         self.ready_file = folder / "ready.json"
         self.output = folder / "output.txt"
-        settings = folder / "any-port.yaml"
-        settings.write_text("local: {kafka_port: 0}\n")
+        self.settings, self.policies = folder / "weir.yaml", folder / "policies.yaml"
+        self.settings.write_text(settings)
+        if policies:
+            self.policies.write_text(policies)
+            words = ("--policies", str(self.policies), *words)
         self._words = [
             "up", "--data", str(folder / "data"), "--listen", "127.0.0.1:0", "--metrics", "127.0.0.1:0",
-            "--admin", "127.0.0.1:0", "--ready-file", str(self.ready_file), "--settings", str(settings),
-            *words,
+            "--admin", "127.0.0.1:0", "--ready-file", str(self.ready_file), "--settings",
+            str(self.settings), *words,
         ]  # fmt: skip
         self.process: subprocess.Popen[bytes] | None = None
         self.ready: dict[str, Any] = {}
