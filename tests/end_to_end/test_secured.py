@@ -5,12 +5,10 @@ docs/security.md.
 """
 
 import asyncio
-import os
 import re
 import subprocess
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -37,7 +35,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from four_clients import go
 from kafka import KafkaAdminClient
 from live_backlogs import EVICTS, WAIT_S, Backlogs
-from stack_kit import START_LIMIT_S, STOP_LIMIT_S, WEIR, Up, create, java_topics, new_topics, put, until, weir
+from stack_kit import START_LIMIT_S, Up, create, did, java_topics, new_topics, part, put, until
 from tls_kit import Way
 
 from streaming.contract.topics import Topics
@@ -99,24 +97,7 @@ class Secured:
     def weir(self, user: str, *words: str, **sections: Any) -> str:
         """Run a command as a user; what it printed."""
         where = ("--kafka", self.kafka, "--settings", self.settings(user, **sections))
-        done = weir(*words, *where)
-        assert done.returncode == 0, done.stderr
-        return done.stdout
-
-
-@contextmanager
-def part(folder: Path, *words: str) -> Iterator[Path]:
-    """A command of Weir's until the end; its ready file."""
-    ready = folder / f"{words[0]}.json"
-    audit = os.environ | {"JAVA_TOOL_OPTIONS": AUDIT}
-    process = subprocess.Popen([WEIR, *words, "--ready-file", str(ready)], env=audit)
-    try:
-        yield ready
-        process.terminate()
-        process.wait(STOP_LIMIT_S)
-    finally:
-        process.kill()
-        process.wait()
+        return did(*words, *where)
 
 
 @pytest.fixture(scope="module")
@@ -130,8 +111,9 @@ def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Secured]:
     admin, controller, port = (free_port() for _ in range(3))
     lines = BROKER.replace("9091", str(controller)).replace("9092", str(admin)).replace("9093", str(port))
     made = Secured(f"127.0.0.1:{admin}", f"127.0.0.1:{port}", folder)
-    words = [f"--property={line}" for line in made.text(lines).splitlines()]
-    with part(folder, "kafka", "--port", str(admin), "--data", str(made.log.parent), *words) as ready:
+    words = ["--port", str(admin), "--data", str(made.log.parent)]
+    words += [f"--property={line}" for line in made.text(lines).splitlines()]
+    with part(folder, "kafka", *words, JAVA_TOOL_OPTIONS=AUDIT) as ready:
         until(ready.exists, what="a broker", limit_s=START_LIMIT_S)
         users = (
             USER.replace("USER", user).replace("SECRET", f"{user}-secret") for user in (*PARTS, *CLIENTS)

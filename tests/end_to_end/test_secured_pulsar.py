@@ -9,7 +9,7 @@ import pulsar
 import pytest
 from pulsar_kit import Admin, client, fresh, receive, send_all
 from pulsar_tokens import KEY, token
-from stack_kit import Up, weir
+from stack_kit import Up, did
 
 from weir.stack.kafka import free_port
 from weir.stack.pulsar import LocalPulsar
@@ -67,8 +67,7 @@ def test_all_parts_get_in_and_clients_feel_limits(tmp_path: Path) -> None:
             assert anns.ask("GET", "tenants").status in (401, 403)
             assert brokers.do("GET", "tenants") == admin.do("GET", "tenants")
             where = ("--kafka", up.ready["kafka"], "--settings", str(up.settings))
-            done = weir("collect", "pulsar", *where, "--once", "--push")
-            assert done.returncode == 0, done.stderr
+            did("collect", "pulsar", *where, "--once", "--push")
             pushed = admin.do("GET", "persistent/public/default/rated/subscriptionDispatchRate")
             assert pushed["dispatchThrottlingRateInMsg"] == OUT
 

@@ -16,7 +16,7 @@ from cluster_kit import fresh
 from company_kit import Company
 from exam_kit import Say
 from slow_broker_kit import Producers, Served, SlowBroker
-from stack_kit import new_topics, read_all, weir
+from stack_kit import new_topics, read_all, replayed
 
 from weir.jars.java import java_command
 
@@ -116,15 +116,10 @@ def test_a_broker_ten_times_slower(company: Company, broker: SlowBroker, say: Sa
 
 def test_a_replay_finds_the_same_limits(company: Company, tmp_path: Path) -> None:
     """Of what was recorded before: each limit that the live job wrote is what a dump is decided to."""
-    dump, policies, out = (tmp_path / name for name in ("dump.jsonl", "none.yaml", "decisions.jsonl"))
-    policies.write_text("version: 1\n")
-    dumped = weir("dump", "--kafka", company.kafka.bootstrap, "--out", str(dump))
-    again = weir("replay", "--policies", str(policies), "--events", str(dump), "--out", str(out), limit_s=300)
-    assert (dumped.returncode, again.returncode) == (0, 0), dumped.stderr + again.stderr
-    replayed = limits(out.read_bytes().splitlines())
+    again = limits(replayed(company.kafka.bootstrap, tmp_path, limit_s=300))
     live = limits(read_all(company.kafka.bootstrap, company.topics.decisions))
     assert len(live) > 10
-    assert live == {name: replayed[name] for name in live}
+    assert live == {name: again[name] for name in live}
 
 
 def limits(values: Sequence[bytes]) -> dict[str, tuple[int, float]]:

@@ -6,7 +6,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import closing
+from contextlib import closing, contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Any, Self
@@ -38,6 +38,40 @@ until = partial(threaded.until, limit_s=30.0, poll_s=0.1)
 def weir(*words: str, limit_s: float = COMMAND_LIMIT_S) -> subprocess.CompletedProcess[str]:
     """Run one command of the installed `weir` to its end."""
     return subprocess.run([str(WEIR), *words], capture_output=True, text=True, timeout=limit_s, check=False)
+
+
+def did(*words: str, limit_s: float = COMMAND_LIMIT_S) -> str:
+    """What a command says, which must succeed."""
+    done = weir(*words, limit_s=limit_s)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+def replayed(
+    bootstrap: str, folder: Path, dump: str = "dump.jsonl", limit_s: float = COMMAND_LIMIT_S
+) -> list[bytes]:
+    """What a dump of all that stands on the topics is decided to, from no policies at all: lines."""
+    events, policies, out = folder / dump, folder / "none.yaml", folder / "decisions.jsonl"
+    policies.write_text("version: 1\n")
+    did("dump", "--kafka", bootstrap, "--out", str(events))
+    words = ("--policies", str(policies), "--events", str(events), "--out", str(out))
+    did("replay", *words, limit_s=limit_s)
+    return out.read_bytes().splitlines()
+
+
+@contextmanager
+def part(folder: Path, *words: str, **environment: str) -> Iterator[Path]:
+    """A command of Weir's until the end; its ready file."""
+    ready = folder / f"{words[0]}.json"
+    command = [str(WEIR), *words, "--ready-file", str(ready)]
+    process = subprocess.Popen(command, env=os.environ | environment)
+    try:
+        yield ready
+        process.terminate()
+        process.wait(STOP_LIMIT_S)
+    finally:
+        process.kill()
+        process.wait()
 
 
 class Up:
