@@ -4,7 +4,6 @@ The broker serves Produce requests one at a time, each in a real time (slow_rela
 measured there, the records' times at the producers; all is printed.
 """
 
-import subprocess
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -12,13 +11,12 @@ from pathlib import Path
 
 import orjson
 import pytest
+from acl_kit import run_tools
 from cluster_kit import fresh
 from company_kit import Company
 from exam_kit import Say
 from slow_broker_kit import Producers, Served, SlowBroker
 from stack_kit import new_topics, read_all, replayed
-
-from weir.jars.java import java_command
 
 pytestmark = pytest.mark.soak
 COUNT = 64
@@ -132,16 +130,7 @@ def test_beside_kafkas_own_quota(company: Company, broker: SlowBroker, say: Say)
     """Kafka's request quota counts its threads' time and knows nothing of a slow disk; only printed."""
     topic = fresh("slow")
     new_topics(company.kafka.bootstrap, topic)
-    quota(company, "--add-config", "request_percentage=1")
+    alter = "kafka-configs --bootstrap-server HOST:PORT --alter --entity-type clients --entity-default"
+    run_tools(company.kafka.bootstrap, f"{alter} --add-config request_percentage=1")
     phases(broker, broker.address, topic, say, "request_percentage=1")
-    quota(company, "--delete-config", "request_percentage")
-
-
-def quota(company: Company, *words: str) -> None:
-    """Change the quota of all users with Kafka's own tool."""
-    command = java_command(
-        "kafka.admin.ConfigCommand", "--bootstrap-server", company.kafka.bootstrap, "--alter",
-        "--entity-type", "clients", "--entity-default", *words, heap_mb=128,
-    )  # fmt: skip
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
-    assert done.returncode == 0, done.stdout + done.stderr
+    run_tools(company.kafka.bootstrap, f"{alter} --delete-config request_percentage")

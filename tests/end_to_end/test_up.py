@@ -12,6 +12,7 @@ from typing import Any
 from urllib.request import Request, urlopen
 
 import pytest
+from acl_kit import run_tools
 from confluent_kafka import Producer
 from kafka import KafkaAdminClient
 from kafka.errors import KafkaError
@@ -23,7 +24,6 @@ from stack_kit import STOP_LIMIT_S, WEIR, Up, create, decisions, did, new_topics
 from streaming.contract.topics import Cluster
 from weir.demo.story import play
 from weir.foreground import StopSignal
-from weir.jars.java import java_command
 from weir.stack.process import running
 
 QUOTA_EXCEEDED = 89
@@ -196,14 +196,8 @@ def test_policy_change_takes_effect_while_running(up: Up, tmp_path: Path) -> Non
 
 def test_quotas_of_the_cluster_become_policies(up: Up) -> None:
     """`kafka-configs --alter` against the cluster is enough: `weir policy get` shows it, with its origin."""
-    altered = subprocess.run(
-        java_command(
-            "kafka.admin.ConfigCommand", "--bootstrap-server", up.ready["kafka"], "--alter",
-            "--entity-type", "users", "--entity-name", "dora", "--add-config", "controller_mutation_rate=3",
-        ),
-        capture_output=True, timeout=60, check=False,
-    )  # fmt: skip
-    assert altered.returncode == 0, altered.stderr
+    alter = "kafka-configs --bootstrap-server HOST:PORT --alter --entity-type users --entity-name dora"
+    run_tools(up.ready["kafka"], f"{alter} --add-config controller_mutation_rate=3")
 
     def shown() -> bool:
         text = did("policy", "get", "--kafka", up.ready["kafka"])
