@@ -5,11 +5,11 @@ import base64
 import time
 from dataclasses import replace
 from functools import cache
-from typing import Any, cast
+from typing import Any
 from urllib.parse import quote, unquote
 
 import pytest
-from admin_api_kit import MemoryStore, client, parts
+from admin_api_kit import MemoryStore, client, parts, scope_of, status_of
 from each_kit import each
 from fastapi import FastAPI
 from fastapi.testclient import TestClient
@@ -93,7 +93,6 @@ def test_a_browser_that_asks_first_is_told_by_whose_it_is(path: str, asked: str,
 def made() -> tuple[MemoryStore, FastAPI]:
     """The API in front of another one, made once."""
     own = parts()
-    assert isinstance(own.store, MemoryStore)
     return own.store, create_app(replace(own, beyond=beyond))
 
 
@@ -101,23 +100,12 @@ def asked(method: str, target: str) -> int:
     """The status that a request's target as it stands on the wire is answered with, while nothing is set."""
     store, app = made()
     vars(store).update(vars(MemoryStore()))
-    raw, _, query = target.partition("?")
-    scope: Scope = {
-        "type": "http", "http_version": "1.1", "method": method, "path": unquote(raw), "root_path": "",
-        "raw_path": raw.encode(), "query_string": query.encode(), "client": ("127.0.0.1", 50_000),
-        "headers": [(b"host", b"127.0.0.1:18080"), (b"content-type", b"application/json")],
-    }  # fmt: skip
-    sent: list[Any] = []
 
     async def receive() -> Any:
         return {"type": "http.request", "body": b"{}"}
 
-    async def send(message: Any) -> None:
-        sent.append(message)
-
-    asyncio.run(app(scope, receive, send))
-    status: int = sent[0]["status"]
-    return status
+    scope = scope_of(target, method, (b"content-type", b"application/json"))
+    return asyncio.run(status_of(app, scope, receive))
 
 
 OWN = (
@@ -291,7 +279,7 @@ def test_the_brokers_settings_are_both() -> None:
 def test_what_cannot_be_filled_in_yet_is_not_shown_as_pulsars() -> None:
     """503 until the policies are read, as for Weir's own."""
     made = parts()
-    cast(MemoryStore, made.store).down = True
+    made.store.down = True
 
     async def filling(_scope: Scope, _receive: Receive, _send: Send) -> None:
         fill(made, f"{CONFIGURATION}/values", {})
@@ -309,23 +297,11 @@ def test_an_api_behind_that_answers_nobody_leaves_room_for_weirs_own(monkeypatch
         await asyncio.Event().wait()
 
     async def statuses() -> list[int]:
-        app, found = create_app(replace(parts(), beyond=hangs)), list[int]()
-
-        async def send(message: Any) -> None:
-            if message["type"] == "http.response.start":
-                found.append(message["status"])
-
-        async def ask(path: str) -> None:
-            scope = {
-                "type": "http", "method": "GET", "path": path, "raw_path": path.encode(), "query_string": b"",
-                "headers": [(b"host", b"localhost")], "client": ("127.0.0.1", 1), "http_version": "1.1",
-            }  # fmt: skip
-            await app(scope, asyncio.Event().wait, send)  # type: ignore[arg-type]  # nothing is received
-
-        waiting = asyncio.create_task(ask("/admin/v2/clusters"))
+        app, nothing = create_app(replace(parts(), beyond=hangs)), asyncio.Event()
+        others, weirs = (scope_of(f"/admin/v2/{path}") for path in ("clusters", "resourcegroups"))
+        waiting = asyncio.create_task(status_of(app, dict(others), nothing.wait))
         await asyncio.sleep(0)
-        await asyncio.wait_for(ask("/admin/v2/clusters"), 5)
-        await asyncio.wait_for(ask("/admin/v2/resourcegroups"), 5)
+        found = [await asyncio.wait_for(status_of(app, of, nothing.wait), 5) for of in (others, weirs)]
         waiting.cancel()
         return found
 
