@@ -44,9 +44,6 @@ class PolicyStore:
         tail: reads them; a change under way at its stop is left to its own limit.
 
     Args:
-        cluster: that holds them.
-        settings: the limits.
-        metrics: where changes are counted.
         wrong: what is wrong with the topic, empty: nothing; then nothing is changed.
     """
 

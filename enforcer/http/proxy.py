@@ -115,7 +115,7 @@ class HttpProxy:
                 await self._mutate(call, body, match)
         except BadPath as bad:
             await call.refuse(400, str(bad))
-        except (UpstreamFailed, HttpRefusal) as refused:
+        except HttpRefusal as refused:
             await call.refuse(refused.status, refused.reason)
         except TimeoutError:
             await call.refuse(408, f"The body did not come within {BODY_TIMEOUT_MS} ms")
@@ -256,7 +256,6 @@ class _Call:
     """One request of a client and its answer.
 
     Attributes:
-        method: of HTTP.
         status: of the answer, 0 before it began.
         answered: the answer was given to its end.
     """
