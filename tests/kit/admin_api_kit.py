@@ -18,6 +18,7 @@ from enforcer.control.metrics import AdminMetrics
 from enforcer.control.parts import Parts
 from enforcer.control.settings import AdminSettings
 from enforcer.control.usage import UsageTable
+from streaming.contract.usage_events import GroupReport, GroupUsage
 from streaming.kafka_io.policy_topic import PolicyLog
 from streaming.policy.policy_set import PolicySet
 
@@ -111,6 +112,14 @@ async def status_of(app: Any, scope: dict[str, Any], receive: Callable[[], Await
     await app(scope, receive, send)
     (status,) = statuses
     return status
+
+
+def report(
+    broker: str, ts: int, msgs: int, *, group: str = "rg1", throttled: int | None = None
+) -> GroupUsage:
+    """A report of two seconds."""
+    usage = GroupReport(counts=(msgs, 0, 0, 0), throttled_ms=(throttled, None, None, None))
+    return GroupUsage(id="x", ts=ts, at=ts, broker=broker, period_ms=2_000, usage=((group, usage),))
 
 
 def refusal(act: Callable[..., Any], *given: Any) -> tuple[int, str]:

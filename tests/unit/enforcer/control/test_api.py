@@ -8,13 +8,13 @@ from typing import Any
 
 import fastapi.applications
 import pytest
-from admin_api_kit import answer, client, parts, scope_of, status_of
+from admin_api_kit import answer, client, parts, report, scope_of, status_of
 from fastapi.testclient import TestClient
 
 from enforcer.control.access.tokens import Grant, Role, digest_of
 from enforcer.control.api import create_app
 from enforcer.control.entities.view import EntityView
-from streaming.contract.usage_events import DIMENSIONS, GroupReport, GroupUsage
+from streaming.contract.usage_events import DIMENSIONS
 from streaming.policy.policy_set import PolicySet
 
 GROUPS = "/admin/v2/resourcegroups"
@@ -90,11 +90,7 @@ def test_usage_of_a_group() -> None:
     api = client(made)
     assert answer(api, "GET", f"{GROUPS}/rg1/usage") == (404, {"reason": "ResourceGroup does not exist"})
     answer(api, "PUT", f"{GROUPS}/rg1", {"publishRateInMsgs": 100})
-    report = GroupReport(counts=(30, 0, 0, 0), throttled_ms=(7, None, None, None))
-    now = time.time_ns() // 1_000_000
-    made.usage.take_report(
-        GroupUsage(id="x", ts=now, at=now, broker="p1", period_ms=1_000, usage=(("rg1", report),))
-    )
+    made.usage.take_report(report("p1", time.time_ns() // 1_000_000, 60, throttled=7))
     for path in (GROUPS, SINGULAR):
         status, shown = answer(api, "GET", f"{path}/rg1/usage")
         assert (status, shown["limits"]["publishRateInMsgs"]) == (200, 100)

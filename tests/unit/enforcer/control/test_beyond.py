@@ -10,6 +10,7 @@ from urllib.parse import quote, unquote
 
 import pytest
 from admin_api_kit import MemoryStore, client, parts, scope_of, status_of
+from delivery_kit import decide, deliver
 from each_kit import each
 from fastapi import FastAPI
 from fastapi.testclient import TestClient
@@ -23,9 +24,7 @@ from starlette.types import Receive, Scope, Send
 from enforcer.control.access.tokens import Grant, Role, digest_of
 from enforcer.control.api import create_app
 from enforcer.control.backlog.filled_answers import fills
-from enforcer.control.dispatch.records import dispatch_of
 from enforcer.control.parts import Parts
-from streaming.contract.usage_events import dispatch_usage
 
 TOPIC = "/admin/v2/persistent/acme/orders/t1"
 CONFIGURATION = "/admin/v2/brokers/configuration"
@@ -232,7 +231,6 @@ def test_stats_are_pulsars_with_what_limits_dispatch() -> None:
     made, api = front()
     rate = {"dispatchThrottlingRateInMsg": 10}
     assert api.post(f"{TOPIC}/dispatchRate", json=rate).status_code == 204
-    topic = "persistent://acme/orders/t1"
     path = "/admin/v2/persistent/{tenant}/{namespace}/{topic}/stats"
     names = {"tenant": "acme", "namespace": "orders", "topic": "t1"}
     told = {
@@ -242,16 +240,11 @@ def test_stats_are_pulsars_with_what_limits_dispatch() -> None:
     assert fill(made, path, told, **names) == told
     now_ms = time.time_ns() // 1_000_000
     for subscription in ("s1", "s3"):
-        who = {"broker": "b", "topic": topic, "subscription": subscription, "proxy": "p1"}
-        usage = {"type": "dispatch_usage", **who, "msgs": 30, "bytes": 300, "entries": 1, "backlog": True}
-        made.deliveries.take_usage(dispatch_usage(usage, "d", now_ms), "p1", now_ms)
-        decision = {
-            "type": "dispatch", "id": "d", "ts": now_ms, **who, "available": {"msgs": 0, "bytes": None},
-            "throttle_time_ms": 3_000, "limited_by": {"level": "topic", "dimension": "msgs"},
-            "acquired": {"topic": {"msgs": 30, "bytes": 0}}, "entries_to_read": 0, "shadow": False,
-            "ttl_ms": 1_000,
-        }  # fmt: skip
-        made.deliveries.take_decision(dispatch_of(decision))
+        who = {"topic": "persistent://acme/orders/t1", "subscription": subscription}
+        deliver(made.deliveries, now_ms, msgs=30, **who)
+        limits = {"limited_by": {"level": "topic", "dimension": "msgs"}, "throttle_time_ms": 3_000}
+        acquired = {"topic": {"msgs": 30, "bytes": 0}}
+        decide(made.deliveries, ts=now_ms, **who, **limits, acquired=acquired)
     filled = fill(made, path, told, **names)
     assert (filled["msgOutCounter"], filled["storageSize"]) == (7, 5)
     assert filled["dispatchThrottledMsgEventsByTopicLimit"] > 0 and filled["debt"]["msgs"] > 0
