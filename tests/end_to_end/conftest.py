@@ -1,8 +1,9 @@
-"""One whole stack, started as a user would, for all tests that do not break it for good."""
+"""One whole stack, started as a user would, for all tests that do not break it for good; and parts of one."""
 
 from collections.abc import Iterator
 
 import pytest
+from company_kit import Company
 from stack_kit import Up
 
 POLICIES = """\
@@ -34,3 +35,10 @@ def up(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Up]:
     """`weir up --restart`, ready."""
     with Up(tmp_path_factory.mktemp("up"), "--restart", settings=SETTINGS, policies=POLICIES) as stack:
         yield stack
+
+
+@pytest.fixture(scope="module")
+def company(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Company]:
+    """Kafka and the job; each test starts the proxies that it wants."""
+    with Company(tmp_path_factory.mktemp("company")) as running:
+        yield running

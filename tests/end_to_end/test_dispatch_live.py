@@ -5,7 +5,6 @@ Rates are those that the consumers see, from the beginning of one period's burst
 
 import signal
 import time
-from collections.abc import Iterator
 from contextlib import ExitStack
 
 import pytest
@@ -20,13 +19,6 @@ LOOK_S = 20.0
 RATE = 100
 WITHIN = 0.02
 WITHIN_SEVERAL = 0.05
-
-
-@pytest.fixture(scope="module")
-def company(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Company]:
-    """Kafka and the job; each test starts the proxies that it wants."""
-    with Company(tmp_path_factory.mktemp("dispatch")) as running:
-        yield running
 
 
 def arranged(company: Company, *names: str, partitions: int = 1) -> tuple[str, str]:

@@ -31,13 +31,6 @@ STILL_S = 8.0
 NAMES = ("one", "two", "three")
 
 
-@pytest.fixture(scope="module")
-def company(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Company]:
-    """Kafka and the job; each test starts the proxies that it wants."""
-    with Company(tmp_path_factory.mktemp("several")) as running:
-        yield running
-
-
 def bound(proxies: int) -> float:
     """What may be admitted above rate x time + burst, with items of one mutation (docs/laws.md)."""
     return proxies + 1 + (proxies - 1) / proxies * (BURST + RATE * BEHIND_S)
