@@ -2,7 +2,7 @@
 
 import json
 import subprocess
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -23,9 +23,9 @@ def examples(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Up]:
         yield stack
 
 
-def told(values: Sequence[bytes]) -> Decisions:
-    """Decisions by what they are called, repeats aside."""
-    decided = map(json.loads, values)
+def written(up: Up) -> Decisions:
+    """The decisions on the topic, repeats aside."""
+    decided = [json.loads(value) for value in read_all(up.ready["kafka"], "weir.decisions")]
     return {(d["type"], d["id"]): d for d in decided if "repeat" not in d}
 
 
@@ -38,12 +38,8 @@ def test_a_job_killed_in_the_middle_of_a_send_decides_as_one_that_was_not(
     sender = subprocess.Popen(
         [str(WEIR), "send", *RECORDINGS, "--kafka", examples.ready["kafka"]], stderr=subprocess.DEVNULL
     )
-
-    def written() -> Decisions:
-        return told(read_all(examples.ready["kafka"], "weir.decisions"))
-
     try:
-        until(lambda: ("limit", "l2") in written(), what="the first decisions", limit_s=60)
+        until(lambda: ("limit", "l2") in written(examples), what="the first decisions", limit_s=60)
         subprocess.run(["kill", "-9", str(examples.pid("job"))], check=True)
         assert sender.wait(timeout=90) == 0
     finally:
@@ -51,11 +47,12 @@ def test_a_job_killed_in_the_middle_of_a_send_decides_as_one_that_was_not(
     examples.wait_ready(newer_than=before)
 
     def removed() -> list[dict[str, Any]]:
-        return [d for (kind, _), d in written().items() if kind == "share" and "removed" in d]
+        return [d for (kind, _), d in written(examples).items() if kind == "share" and "removed" in d]
 
     # The last thing that the recordings cause: silent members expire, by ticks alone.
     until(lambda: len(removed()) == 5, what="the end of all shares", limit_s=120)
-    live, again = written(), told(replayed(examples.ready["kafka"], tmp_path))
+    live, decided = written(examples), map(json.loads, replayed(examples.ready["kafka"], tmp_path))
+    again = {(d["type"], d["id"]): d for d in decided}
 
     assert {key: again.get(key) for key in live} == live
     # Live, a batch writes a limit once, and only if it changed; all else is written.
