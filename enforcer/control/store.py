@@ -78,11 +78,7 @@ class PolicyStore:
 
     @property
     def entries(self) -> Entries:
-        """Path -> value after all changes, those that take effect soon included.
-
-        Raises:
-            Unavailable: they have not been read yet.
-        """
+        """Path -> value after all changes, those in force soon too; raises Unavailable: not read yet."""
         return self.log.entries
 
     @property

@@ -298,11 +298,7 @@ class _Call:
         return ApiRequest(self.method, target, headers, content)
 
     async def while_there(self, body: Body, work: Coroutine[Any, Any, Result]) -> Result:
-        """Do something until the client leaves, whose whole body is read.
-
-        Raises:
-            ClientGone: it has left, and nothing more is done.
-        """
+        """Do something for a client whose whole body is read; raises ClientGone: it left, no more is done."""
         doing, leaving = asyncio.create_task(work), asyncio.create_task(body.gone())
         try:
             await asyncio.wait((doing, leaving), return_when=asyncio.FIRST_COMPLETED)

@@ -116,11 +116,7 @@ class Reply:
         return next((value for known, value in self.headers if known == name), None)
 
     async def chunks(self) -> AsyncIterator[bytes]:
-        """The body as it comes, encoded as it is.
-
-        Raises:
-            UpstreamFailed: it ended too early.
-        """
+        """The body as it comes, encoded as it is; raises UpstreamFailed: it ended too early."""
         assert isinstance(self._response.stream, httpx2.AsyncByteStream)
         try:
             async for chunk in self._response.stream:
@@ -163,11 +159,7 @@ class Upstream:
         self._timeout = {"connect": _CONNECT_S, "pool": _CONNECT_S, "read": answer_s, "write": answer_s}
 
     async def send(self, address: Address, request: ApiRequest) -> Reply:
-        """One request to one server.
-
-        Raises:
-            UpstreamFailed: no answer.
-        """
+        """One request to one server; raises UpstreamFailed: no answer."""
         began = time.monotonic()
         try:
             try:
