@@ -1,11 +1,12 @@
 """One stack, started as a user would, and one browser for all tests of the console."""
 
 from collections.abc import Iterator
-from socket import socket
 
 import pytest
 from browser_kit import Browser
 from stack_kit import Up
+
+from weir.stack.kafka import free_port
 
 POLICIES = """\
 version: 1
@@ -29,10 +30,7 @@ local:
 def up(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Up]:
     """`weir up --restart`, ready."""
     # A page comes back to the address that it had.
-    with socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    words = ("--restart", "--admin", f"127.0.0.1:{port}")
+    words = ("--restart", "--admin", f"127.0.0.1:{free_port()}")
     with Up(tmp_path_factory.mktemp("up"), *words, settings=SETTINGS, policies=POLICIES) as stack:
         yield stack
 
