@@ -60,8 +60,6 @@ class Connections:
     """All connections, and which of them wait for their client, longest first.
 
     Args:
-        settings: how many there may be.
-        metrics: where ended connections are counted.
         request_ms: limit from the head of a request until its answer is taken.
     """
 

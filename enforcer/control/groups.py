@@ -199,11 +199,7 @@ def _refuse(findings: Sequence[Finding]) -> None:
 
 
 def object_of(body: bytes, example: str) -> Fields:
-    """The JSON object that a body is.
-
-    Raises:
-        Refusal: 400, it is none; an empty one is shown the example.
-    """
+    """The JSON object that a body is; raises Refusal: 400, it is none; an empty one is shown the example."""
     if not body.strip():
         raise Refusal(400, f"The body is empty; an object such as {example} was expected")
     try:
@@ -244,11 +240,7 @@ def put_group(entries: Entries, group: str, fields: Mapping[str, Any]) -> Change
 
 
 def delete_group(entries: Entries, group: str) -> Changes:
-    """Remove a group that nobody is attached to.
-
-    Raises:
-        Refusal: 404, there is none; 412, it is in use.
-    """
+    """Remove a group that nobody is attached to; raises Refusal: 404, there is none; 412, it is in use."""
     path = _group_path(group)
     if path not in entries:
         raise Refusal(404, "ResourceGroup does not exist")
@@ -271,11 +263,7 @@ def attached(entries: Entries) -> Iterator[tuple[Holder, str]]:
 
 
 def attached_group(entries: Entries, holder: Holder) -> str | None:
-    """The group that a tenant or namespace is attached to itself, None if none.
-
-    Raises:
-        Refusal: 412, no such name.
-    """
+    """The group that a tenant or namespace has itself, None if none; raises Refusal: 412, no such name."""
     holder.check()
     group = entries.get(holder.path, {}).get("resourcegroup")
     return None if group is None else str(group)
@@ -294,11 +282,7 @@ def attach(entries: Entries, holder: Holder, group: str) -> Changes:
 
 
 def detach(entries: Entries, holder: Holder) -> Changes:
-    """Detach; nothing to do if it is attached to none. What else the entry says stays.
-
-    Raises:
-        Refusal: 412, no such name.
-    """
+    """Detach, if it is attached; what else the entry says stays. Raises Refusal: 412, no such name."""
     if attached_group(entries, holder) is None:
         return {}
     return {holder.path: placed(entries[holder.path], ("resourcegroup",), None)}

@@ -114,11 +114,7 @@ class Parts:
     """Gets what is not Weir's own, where it stands in front of another admin API."""
 
     def in_force(self) -> tuple[PolicySet, int]:
-        """The policies in force now, made once for all who ask, and what time it is, ms.
-
-        Raises:
-            Unavailable: see PolicyStore.
-        """
+        """The policies in force now, made once for all who ask, and the time, ms; raises Unavailable."""
         _ = self.store.entries
         return self.view.policies, time.time_ns() // 1_000_000
 
@@ -247,11 +243,7 @@ def _reason(sent: str) -> str:
 
 
 async def body_of(request: Request, settings: AdminSettings) -> bytes:
-    """The body, within its limits of size and time.
-
-    Raises:
-        Refusal: 413, too large; 408, too slow; 400, cut off.
-    """
+    """The body, within its limits; raises Refusal: 413, too large; 408, too slow; 400, cut off."""
     body = bytearray()
     try:
         async with asyncio.timeout(BODY_TIMEOUT_MS / 1000):

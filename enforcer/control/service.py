@@ -210,18 +210,15 @@ class AdminService:
 
     def _take_decisions(self, decisions: list[Told]) -> None:
         for decision, fields, ts in decisions:
-            # One from the future would stand until then, whatever comes.
-            latest = ts + MAX_AHEAD_MS
             if CANDIDATE in fields:
                 continue
             if isinstance(decision, Share):
                 self._usage.take_share(decision, ts)
             elif isinstance(decision, DispatchDecision):
-                if decision.at <= latest:
-                    self._deliveries.take_decision(decision)
-            elif isinstance(decision, BacklogDecision) and decision.ts <= latest:
+                self._deliveries.take_decision(decision)
+            elif isinstance(decision, BacklogDecision):
                 self._backlogs.take_decision(decision)
-            elif isinstance(decision, BacklogAction) and decision.ts <= latest:
+            elif isinstance(decision, BacklogAction):
                 self._backlogs.take_action(decision)
         self._view.take_decisions(decisions)
         self._forget()

@@ -44,9 +44,6 @@ class PolicyStore:
         tail: reads them; a change under way at its stop is left to its own limit.
 
     Args:
-        cluster: that holds them.
-        settings: the limits.
-        metrics: where changes are counted.
         wrong: what is wrong with the topic, empty: nothing; then nothing is changed.
     """
 
@@ -81,11 +78,7 @@ class PolicyStore:
 
     @property
     def entries(self) -> Entries:
-        """Path -> value after all changes, those that take effect soon included.
-
-        Raises:
-            Unavailable: they have not been read yet.
-        """
+        """Path -> value after all changes, those in force soon too; raises Unavailable: not read yet."""
         return self.log.entries
 
     @property

@@ -34,12 +34,7 @@ class Count:
 
 
 async def count(match: Match, body: bytes, get: Get) -> Count:
-    """Count a request.
-
-    Args:
-        match: its rule.
-        body: the whole of it, if the rule reads it.
-        get: asks how many partitions there are.
+    """Count a request by its rule, with its whole body, if the rule reads it.
 
     Raises:
         HttpRefusal: the body or the upstream's answer cannot be read.

@@ -53,11 +53,7 @@ class Principals:
         self._wrong: TTLCache[bytes, int] = TTLCache(2, CREDENTIAL_S, now_s)
 
     async def user(self, authorization: bytes | None) -> str:
-        """Whose request it is.
-
-        Args:
-            authorization: the header; None if there is none.
-        """
+        """Whose request it is, by its header, if it has one."""
         name = None if authorization is None else claimed(authorization, self._claim)
         if name is None or authorization is None:
             return ANONYMOUS
@@ -96,14 +92,10 @@ class Principals:
 
 
 def claimed(authorization: bytes, claim: str) -> str | None:
-    """The user that a credential names, None if it names none.
+    """The user that a credential names, a JSON Web Token by this claim; None if it names none.
 
     >>> claimed(b"Basic YWxpY2U6c2VjcmV0", "sub")
     'alice'
-
-    Args:
-        authorization: the header.
-        claim: of a JSON Web Token.
     """
     scheme, _, credential = authorization.partition(b" ")
     scheme, credential = scheme.lower(), credential.strip()

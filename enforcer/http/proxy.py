@@ -115,7 +115,7 @@ class HttpProxy:
                 await self._mutate(call, body, match)
         except BadPath as bad:
             await call.refuse(400, str(bad))
-        except (UpstreamFailed, HttpRefusal) as refused:
+        except HttpRefusal as refused:
             await call.refuse(refused.status, refused.reason)
         except TimeoutError:
             await call.refuse(408, f"The body did not come within {BODY_TIMEOUT_MS} ms")
@@ -256,7 +256,6 @@ class _Call:
     """One request of a client and its answer.
 
     Attributes:
-        method: of HTTP.
         status: of the answer, 0 before it began.
         answered: the answer was given to its end.
     """
@@ -299,11 +298,7 @@ class _Call:
         return ApiRequest(self.method, target, headers, content)
 
     async def while_there(self, body: Body, work: Coroutine[Any, Any, Result]) -> Result:
-        """Do something until the client leaves, whose whole body is read.
-
-        Raises:
-            ClientGone: it has left, and nothing more is done.
-        """
+        """Do something for a client whose whole body is read; raises ClientGone: it left, no more is done."""
         doing, leaving = asyncio.create_task(work), asyncio.create_task(body.gone())
         try:
             await asyncio.wait((doing, leaving), return_when=asyncio.FIRST_COMPLETED)

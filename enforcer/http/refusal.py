@@ -2,13 +2,14 @@
 RFC 9457, draft-ietf-httpapi-ratelimit-headers-11)."""
 
 from math import ceil
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import orjson
 
-from enforcer.http.relay.upstream import Headers
-from enforcer.laws.mutation.mutations import Answer
 from streaming.contract.errors import WeirError
+
+if TYPE_CHECKING:
+    from enforcer.laws.mutation.mutations import Answer
 
 POLICY: Final = "partition-mutations"
 _TYPE: Final = "https://iana.org/assignments/http-problem-types#quota-exceeded"
@@ -17,12 +18,7 @@ _INTEGER_MAX: Final = 999_999_999_999_999
 
 
 class HttpRefusal(WeirError):
-    """A request that cannot be carried out, or an answer that cannot be given.
-
-    Args:
-        status: what the client is told.
-        reason: why.
-    """
+    """A request that cannot be carried out, or an answer that cannot be given: what the client is told."""
 
     def __init__(self, status: int, reason: str) -> None:
         super().__init__(reason)
@@ -30,7 +26,7 @@ class HttpRefusal(WeirError):
         self.reason = reason
 
 
-def refuse(answer: Answer) -> tuple[int, Headers, bytes]:
+def refuse(answer: "Answer") -> tuple[int, list[tuple[bytes, bytes]], bytes]:
     """Status, headers and body for a request that was not allowed."""
     retry_s = _bounded(ceil(answer.retry_ms / 1000))
     headers = [

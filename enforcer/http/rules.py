@@ -34,11 +34,7 @@ class Cost(StrEnum):
 
 
 class Pattern:
-    """A path of a rule.
-
-    Args:
-        text: see above.
-    """
+    """A path of a rule."""
 
     def __init__(self, text: str) -> None:
         self._parts = [_part(part) for part in text.split("/")[1:]]
@@ -135,12 +131,10 @@ def filled(text: str, names: Mapping[str, str]) -> str:
 
 
 class Match(NamedTuple):
-    """A rule that applies.
+    """A rule that applies, and what the names in its path stand for.
 
     Attributes:
-        rule: it.
-        names: what the names in its path stand for.
-        sent: the same as it was sent, since servers decode in different ways.
+        sent: the names as they were sent, since servers decode in different ways.
     """
 
     rule: Rule
@@ -149,21 +143,13 @@ class Match(NamedTuple):
 
 
 class Rules:
-    """A table of rules; the first that fits counts.
-
-    Args:
-        rules: them.
-    """
+    """A table of rules; the first that fits counts."""
 
     def __init__(self, rules: Iterable[Rule]) -> None:
         self._rules = [(rule, Pattern(rule.path)) for rule in rules]
 
     def find(self, method: str, path: str) -> Match | None:
-        """The rule for a request.
-
-        Args:
-            method: its own.
-            path: as it was sent, `plain`.
+        """The rule for a request, its path as it was sent, `plain`.
 
         Raises:
             BadPath: servers may read it in several ways.

@@ -1,11 +1,12 @@
 """One stack, started as a user would, and one browser for all tests of the console."""
 
 from collections.abc import Iterator
-from socket import socket
 
 import pytest
 from browser_kit import Browser
 from stack_kit import Up
+
+from weir.stack.kafka import free_port
 
 POLICIES = """\
 version: 1
@@ -28,15 +29,9 @@ local:
 @pytest.fixture(scope="module")
 def up(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Up]:
     """`weir up --restart`, ready."""
-    folder = tmp_path_factory.mktemp("up")
-    (folder / "policies.yaml").write_text(POLICIES)
-    (folder / "weir.yaml").write_text(SETTINGS)
-    words = ("--policies", str(folder / "policies.yaml"), "--settings", str(folder / "weir.yaml"))
     # A page comes back to the address that it had.
-    with socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    with Up(folder, "--restart", *words, "--admin", f"127.0.0.1:{port}") as stack:
+    words = ("--restart", "--admin", f"127.0.0.1:{free_port()}")
+    with Up(tmp_path_factory.mktemp("up"), *words, settings=SETTINGS, policies=POLICIES) as stack:
         yield stack
 
 

@@ -246,6 +246,7 @@ def turned(page: str) -> str:
     return f"asked.turns({page}, (at) => `#${{at}}`).map((one) => one && ({what}))"
 
 
+ZERO = 'asked.address({ query: new URLSearchParams("offset=50") }, { name: "0", offset: 0 })'
 FOCUSED = """(() => {
     const at = document.getElementById("pages");
     const put = () => asked.fill(at, asked.h("a", { href: "#/health" }, "x"));
@@ -296,6 +297,8 @@ APART = """(async () => {
         # The list has become shorter meanwhile.
         ("words", turned("50, 50, 0, 50"), ["#", "0 to 0 of 50", False]),
         ("words", turned("200, 50, 0, 70"), ["#50", "0 to 0 of 70", False]),
+        # A name is searched for, whatever it is; nobody looks for the first page by its number.
+        ("limits", ZERO, "#/limits?name=0"),
         # A link that is written anew, as the banner's each second, keeps the focus.
         ("words", FOCUSED, "x"),
         # A backlog's limit may be 0.

@@ -1,9 +1,9 @@
-"""One whole stack, started as a user would, for all tests that do not break it for good."""
+"""One whole stack, started as a user would, for all tests that do not break it for good; and parts of one."""
 
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
+from company_kit import Company
 from stack_kit import Up
 
 POLICIES = """\
@@ -30,18 +30,15 @@ collect:
 """
 
 
-@pytest.fixture(scope="session")
-def config(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
-    """Options that name a policy file and a settings file."""
-    folder = tmp_path_factory.mktemp("config")
-    (folder / "policies.yaml").write_text(POLICIES)
-    (folder / "weir.yaml").write_text(SETTINGS)
-    return ["--policies", str(folder / "policies.yaml"), "--settings", str(folder / "weir.yaml")]
-
-
 @pytest.fixture(scope="package")
-def up(tmp_path_factory: pytest.TempPathFactory, config: list[str]) -> Iterator[Up]:
+def up(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Up]:
     """`weir up --restart`, ready."""
-    folder: Path = tmp_path_factory.mktemp("up")
-    with Up(folder, "--restart", *config) as stack:
+    with Up(tmp_path_factory.mktemp("up"), "--restart", settings=SETTINGS, policies=POLICIES) as stack:
         yield stack
+
+
+@pytest.fixture(scope="module")
+def company(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Company]:
+    """Kafka and the job; each test starts the proxies that it wants."""
+    with Company(tmp_path_factory.mktemp("company")) as running:
+        yield running

@@ -5,7 +5,6 @@ Rates are those that the consumers see, from the beginning of one period's burst
 
 import signal
 import time
-from collections.abc import Iterator
 from contextlib import ExitStack
 
 import pytest
@@ -22,17 +21,27 @@ WITHIN = 0.02
 WITHIN_SEVERAL = 0.05
 
 
-@pytest.fixture(scope="module")
-def company(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Company]:
-    """Kafka and the job; each test starts the proxies that it wants."""
-    with Company(tmp_path_factory.mktemp("dispatch")) as running:
-        yield running
-
-
-def limit(company: Company, topic: str, kind: str, **rates: int) -> None:
-    """Give a topic a dispatch rate, and wait until it is in force everywhere."""
-    company.put(f"topics.persistent://public/default/{topic}", {kind: rates})
+def arranged(company: Company, *names: str, partitions: int = 1) -> tuple[str, str]:
+    """A topic with records and its rate, in force everywhere, and a group; just these proxies run."""
+    topic = fresh("paced")
+    fill(company.kafka.bootstrap, topic, 20_000, partitions=partitions)
+    company.only(*names)
+    rate = {"dispatchThrottlingRateInMsg": RATE}
+    company.put(f"topics.persistent://public/default/{topic}", {"subscriptionDispatchRate": rate})
     time.sleep(3)
+    return topic, fresh("group")
+
+
+def seen(*readers: Reading) -> float:
+    """What comes to all of them a second, once it has settled.
+
+    Counted over whole periods: what is left at a decision comes apart from a period's burst.
+    """
+    until(lambda: all(reader.came for reader in readers), 60, "all read")
+    time.sleep(5)
+    before, since = sum(len(reader.came) for reader in readers), time.monotonic()
+    time.sleep(LOOK_S)
+    return (sum(len(reader.came) for reader in readers) - before) / (time.monotonic() - since)
 
 
 def once_and_in_order(reading: Reading, topic: str) -> bool:
@@ -43,61 +52,33 @@ def once_and_in_order(reading: Reading, topic: str) -> bool:
 
 def test_two_proxies_hold_one_limit(company: Company, say: Say) -> None:
     """A consumer of the group at each of two proxies: together at the rate, within 5 %."""
-    topic, group = fresh("shared"), fresh("group")
-    fill(company.kafka.bootstrap, topic, 20_000, partitions=2)
-    for name in ("one", "two"):
-        company.launch(name)
-    company.await_all()
-    limit(company, topic, "subscriptionDispatchRate", dispatchThrottlingRateInMsg=RATE)
+    topic, group = arranged(company, "one", "two", partitions=2)
     with ExitStack() as running:
         readers = [
             running.enter_context(Reading(proxy.bootstrap, group, [topic]))
             for proxy in company.proxies.values()
         ]
-        until(lambda: all(reader.came for reader in readers), 60, "both read")
-        time.sleep(5)
-        before, since = sum(len(reader.came) for reader in readers), time.monotonic()
-        time.sleep(LOOK_S)
-        rate = (sum(len(reader.came) for reader in readers) - before) / (time.monotonic() - since)
+        rate = seen(*readers)
         parts = [reader.rate(topic, LOOK_S) for reader in readers]
     say(f"two proxies: {rate:.1f} msg/s together of {RATE}, {parts[0]:.1f} and {parts[1]:.1f}")
     assert abs(rate / RATE - 1) <= WITHIN_SEVERAL
     assert all(part > RATE / 10 for part in parts)
     assert all(once_and_in_order(reader, topic) for reader in readers)
-    company.kill("two")
 
 
 def test_a_lone_reader_has_the_rate_of_three_proxies(company: Company, say: Say) -> None:
     """Parts follow who delivers: of three proxies the one that has a consumer uses the rate, within 5 %."""
-    topic, group = fresh("lone"), fresh("group")
-    fill(company.kafka.bootstrap, topic, 10_000)
-    for name in ("one", "two", "three"):
-        if name not in company.proxies:
-            company.launch(name)
-    company.await_all()
-    limit(company, topic, "subscriptionDispatchRate", dispatchThrottlingRateInMsg=RATE)
+    topic, group = arranged(company, "one", "two", "three")
     with Reading(company.proxies["one"].bootstrap, group, [topic]) as reader:
-        until(lambda: reader.came, 60, "it reads")
-        time.sleep(5)
-        # Counted over whole periods: what is left at a decision comes apart from a period's burst.
-        before, since = len(reader.came), time.monotonic()
-        time.sleep(LOOK_S)
-        rate = (len(reader.came) - before) / (time.monotonic() - since)
+        rate = seen(reader)
     say(f"a consumer at one of three proxies: {rate:.1f} msg/s of {RATE}")
     assert abs(rate / RATE - 1) <= WITHIN_SEVERAL
     assert once_and_in_order(reader, topic)
-    for name in ("two", "three"):
-        company.kill(name)
 
 
 def test_the_job_may_be_away(company: Company, say: Say) -> None:
     """A lone proxy goes on at the rate while the job is dead, and agrees with it when it is back."""
-    topic, group = fresh("away"), fresh("group")
-    fill(company.kafka.bootstrap, topic, 10_000)
-    if "one" not in company.proxies:
-        company.launch("one")
-    company.await_all()
-    limit(company, topic, "subscriptionDispatchRate", dispatchThrottlingRateInMsg=RATE)
+    topic, group = arranged(company, "one")
     with Reading(company.proxies["one"].bootstrap, group, [topic]) as reader:
         until(lambda: reader.came, 60, "it reads")
         company.job.end(signal.SIGKILL)

@@ -1,8 +1,6 @@
 """Every query of compose's dashboard and rules finds data in a real Prometheus that scrapes a whole stack."""
 
 import json
-import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -14,7 +12,7 @@ from exam_kit import Say
 from monitored_load import POLICIES, Load, faulty_topic
 from monitoring_kit import Query, panel_queries, rule_queries
 from prometheus_kit import Prometheus
-from stack_kit import START_LIMIT_S, Up, until
+from stack_kit import START_LIMIT_S, Up, part, until
 
 pytestmark = pytest.mark.soak
 LIMIT_S = 180.0
@@ -41,31 +39,21 @@ WITHOUT_DATA: Final = {
 @pytest.fixture(scope="module")
 def up(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Up]:
     """Kafka, Pulsar and all parts."""
-    folder: Path = tmp_path_factory.mktemp("monitored")
-    (folder / "weir.yaml").write_text(SETTINGS)
-    (folder / "policies.yaml").write_text(POLICIES)
-    words = ["--settings", str(folder / "weir.yaml"), "--policies", str(folder / "policies.yaml")]
-    with Up(folder, *words, "--pulsar", "local", "--pulsar-listen", "127.0.0.1:0") as stack:
+    words = ("--pulsar", "local", "--pulsar-listen", "127.0.0.1:0")
+    with Up(tmp_path_factory.mktemp("monitored"), *words, settings=SETTINGS, policies=POLICIES) as stack:
         yield stack
 
 
 @contextmanager
 def collector(up: Up, folder: Path) -> Iterator[str]:
     """`weir collect pulsar --push`, as of a cluster without a proxy; where its metrics are."""
-    settings, ready = folder / "collect.yaml", folder / "collect.json"
+    settings = folder / "collect.yaml"
     settings.write_text("backlog: {enabled: false}\ncollect_pulsar: {interval_ms: 1000}\n")
     words = ["--kafka", up.ready["kafka"], "--admin", up.ready["pulsar_admin"], "--push"]
-    words += ["--settings", str(settings), "--metrics", "127.0.0.1:0", "--ready-file", str(ready)]
-    with (folder / "collect.log").open("wb") as log:
-        process = subprocess.Popen(
-            [sys.executable, "-m", "weir", "collect", "pulsar", *words], stdout=log, stderr=log
-        )
-    try:
+    words += ["--settings", str(settings), "--metrics", "127.0.0.1:0"]
+    with part(folder, "collect", "pulsar", *words) as ready:
         until(ready.exists, what="the collector's first round", limit_s=START_LIMIT_S)
         yield address(json.loads(ready.read_text())["metrics"])
-    finally:
-        process.kill()
-        process.wait(5)
 
 
 def address(url: str) -> str:

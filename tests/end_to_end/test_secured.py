@@ -5,12 +5,10 @@ docs/security.md.
 """
 
 import asyncio
-import os
 import re
 import subprocess
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -37,7 +35,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from four_clients import go
 from kafka import KafkaAdminClient
 from live_backlogs import EVICTS, WAIT_S, Backlogs
-from stack_kit import START_LIMIT_S, STOP_LIMIT_S, WEIR, Up, create, java_topics, new_topics, put, until, weir
+from stack_kit import START_LIMIT_S, Up, create, did, java_topics, new_topics, part, put, until
 from tls_kit import Way
 
 from streaming.contract.topics import Topics
@@ -99,24 +97,7 @@ class Secured:
     def weir(self, user: str, *words: str, **sections: Any) -> str:
         """Run a command as a user; what it printed."""
         where = ("--kafka", self.kafka, "--settings", self.settings(user, **sections))
-        done = weir(*words, *where)
-        assert done.returncode == 0, done.stderr
-        return done.stdout
-
-
-@contextmanager
-def part(folder: Path, *words: str) -> Iterator[Path]:
-    """A command of Weir's until the end; its ready file."""
-    ready = folder / f"{words[0]}.json"
-    audit = os.environ | {"JAVA_TOOL_OPTIONS": AUDIT}
-    process = subprocess.Popen([WEIR, *words, "--ready-file", str(ready)], env=audit)
-    try:
-        yield ready
-        process.terminate()
-        process.wait(STOP_LIMIT_S)
-    finally:
-        process.kill()
-        process.wait()
+        return did(*words, *where)
 
 
 @pytest.fixture(scope="module")
@@ -130,8 +111,9 @@ def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Secured]:
     admin, controller, port = (free_port() for _ in range(3))
     lines = BROKER.replace("9091", str(controller)).replace("9092", str(admin)).replace("9093", str(port))
     made = Secured(f"127.0.0.1:{admin}", f"127.0.0.1:{port}", folder)
-    words = [f"--property={line}" for line in made.text(lines).splitlines()]
-    with part(folder, "kafka", "--port", str(admin), "--data", str(made.log.parent), *words) as ready:
+    words = ["--port", str(admin), "--data", str(made.log.parent)]
+    words += [f"--property={line}" for line in made.text(lines).splitlines()]
+    with part(folder, "kafka", *words, JAVA_TOOL_OPTIONS=AUDIT) as ready:
         until(ready.exists, what="a broker", limit_s=START_LIMIT_S)
         users = (
             USER.replace("USER", user).replace("SECRET", f"{user}-secret") for user in (*PARTS, *CLIENTS)
@@ -148,11 +130,8 @@ def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Secured]:
 @pytest.fixture(scope="module")
 def up(secured: Secured) -> Iterator[Up]:
     """`weir up` before them, with the page's settings and a few limits."""
-    settings, policies = secured.folder / "weir.yaml", secured.folder / "policies.yaml"
-    settings.write_text(secured.text(SETTINGS))
-    policies.write_text(POLICIES)
-    words = ("--settings", str(settings), "--policies", str(policies))
-    with Up(secured.folder, "--kafka", secured.kafka, *words) as running:
+    files = {"settings": secured.text(SETTINGS), "policies": POLICIES}
+    with Up(secured.folder, "--kafka", secured.kafka, **files) as running:
         yield running
 
 
@@ -214,12 +193,11 @@ def all_parts_work(secured: Secured, up: Up) -> None:
     bytes_are_limited(secured, up)
     client = AdminClient(secured.client("alice", up.ready["proxy"]))
     assert client.create_topics([NewTopic("alice.made", 1, 1)])["alice.made"].result(LIMIT_S) is None
-    settings = str(secured.folder / "weir.yaml")
     proxy = ("proxy", "--listen", "127.0.0.1:0", "--id", "another", "--kafka", secured.kafka)
-    with part(secured.folder, *proxy, "--settings", settings) as ready:
+    with part(secured.folder, *proxy, "--settings", str(up.settings)) as ready:
         until(ready.exists, what="a proxy that has read what was decided")
     put(secured.admin, TOPICS.requests, b"for the dead letters")
-    secured.weir("weir-policies", "policy", "apply", str(secured.folder / "policies.yaml"))
+    secured.weir("weir-policies", "policy", "apply", str(up.policies))
     secured.weir("weir-reader", "dump", "--out", str(secured.folder / "events.jsonl"))
     secured.weir("weir-reader", "policy", "get")
     held = Backlogs(secured.admin, "acme.evicted.t")

@@ -9,7 +9,7 @@ import pulsar
 import pytest
 from pulsar_kit import Admin, client, fresh, receive, send_all
 from pulsar_tokens import KEY, token
-from stack_kit import Up, weir
+from stack_kit import Up, did
 
 from weir.stack.kafka import free_port
 from weir.stack.pulsar import LocalPulsar
@@ -53,24 +53,21 @@ def test_all_parts_get_in_and_clients_feel_limits(tmp_path: Path) -> None:
         return re.sub("|".join(at), lambda found: at[found[0]], block)
 
     lines = dict(line.split("=", 1) for line in text(BROKER).splitlines())
-    settings, policies = folder / "weir.yaml", folder / "policies.yaml"
-    settings.write_text("local: {kafka_port: 0}\n" + text(SETTINGS))
-    policies.write_text(POLICIES)
-    words = ["--settings", str(settings), "--policies", str(policies), "--pulsar-listen", "127.0.0.1:0"]
+    settings = "local: {kafka_port: 0}\n" + text(SETTINGS)
+    words = ["--pulsar-listen", "127.0.0.1:0"]
     words += ["--pulsar", f"127.0.0.1:{secure}", "--pulsar-admin", f"https://127.0.0.1:{web}"]
     with LocalPulsar(folder / "pulsar", token=token("broker"), properties=lines) as broker:
         admin = Admin(broker.admin, token("broker"))
         admin.do("POST", "namespaces/public/default/permissions/ann", ["produce", "consume"])
         admin.topic(TOPIC)
-        with Up(folder, *words) as up:
+        with Up(folder, *words, settings=settings, policies=POLICIES) as up:
             through_the_proxy(up, str(folder / "tls" / "ca.pem"))
             # What is not Weir's is for Pulsar to allow, at the end of TLS to it.
             anns, brokers = (Admin(up.ready["admin"], token(user)) for user in ("ann", "broker"))
             assert anns.ask("GET", "tenants").status in (401, 403)
             assert brokers.do("GET", "tenants") == admin.do("GET", "tenants")
-            where = ("--kafka", up.ready["kafka"], "--settings", str(settings))
-            done = weir("collect", "pulsar", *where, "--once", "--push")
-            assert done.returncode == 0, done.stderr
+            where = ("--kafka", up.ready["kafka"], "--settings", str(up.settings))
+            did("collect", "pulsar", *where, "--once", "--push")
             pushed = admin.do("GET", "persistent/public/default/rated/subscriptionDispatchRate")
             assert pushed["dispatchThrottlingRateInMsg"] == OUT
 

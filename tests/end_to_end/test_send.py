@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from stack_kit import WEIR, Up, read_all, until, weir
+from stack_kit import WEIR, Up, read_all, replayed, until
 
 EXAMPLES = Path(__file__).parents[2] / "conf" / "examples"
 RECORDINGS = sorted(str(path) for path in EXAMPLES.glob("*.jsonl"))
@@ -27,18 +27,6 @@ def written(up: Up) -> Decisions:
     """The decisions on the topic, repeats aside."""
     decided = [json.loads(value) for value in read_all(up.ready["kafka"], "weir.decisions")]
     return {(d["type"], d["id"]): d for d in decided if "repeat" not in d}
-
-
-def replayed(up: Up, folder: Path) -> Decisions:
-    """What a dump of the whole log is decided to, from no policies at all."""
-    dump, policies, out = folder / "dump.jsonl", folder / "none.yaml", folder / "decisions.jsonl"
-    policies.write_text("version: 1\n")
-    dumped = weir("dump", "--kafka", up.ready["kafka"], "--out", str(dump))
-    assert dumped.returncode == 0, dumped.stderr
-    again = weir("replay", "--policies", str(policies), "--events", str(dump), "--out", str(out))
-    assert again.returncode == 0, again.stderr
-    decided = [json.loads(line) for line in out.read_bytes().splitlines()]
-    return {(d["type"], d["id"]): d for d in decided}
 
 
 @pytest.mark.soak
@@ -63,7 +51,8 @@ def test_a_job_killed_in_the_middle_of_a_send_decides_as_one_that_was_not(
 
     # The last thing that the recordings cause: silent members expire, by ticks alone.
     until(lambda: len(removed()) == 5, what="the end of all shares", limit_s=120)
-    live, again = written(examples), replayed(examples, tmp_path)
+    live, decided = written(examples), map(json.loads, replayed(examples.ready["kafka"], tmp_path))
+    again = {(d["type"], d["id"]): d for d in decided}
 
     assert {key: again.get(key) for key in live} == live
     # Live, a batch writes a limit once, and only if it changed; all else is written.

@@ -8,7 +8,7 @@ simulated for eight.
 import os
 import signal
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 
 import pytest
@@ -29,13 +29,6 @@ DISTURBED_S = 60.0
 AFTER_S = 20.0
 STILL_S = 8.0
 NAMES = ("one", "two", "three")
-
-
-@pytest.fixture(scope="module")
-def company(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Company]:
-    """Kafka and the job; each test starts the proxies that it wants."""
-    with Company(tmp_path_factory.mktemp("several")) as running:
-        yield running
 
 
 def bound(proxies: int) -> float:
@@ -95,20 +88,11 @@ class Asked:
         return len(events), sum("decided" in event for event in events)
 
 
-def begin(company: Company, proxies: Sequence[str], **ahead_ms: int) -> None:
-    """Have just these proxies run, with these clocks, and know each other."""
-    for name in list(company.proxies):
-        company.kill(name)
-    for name in proxies:
-        company.launch(name, ahead_ms=ahead_ms.get(name, 0))
-    company.await_all()
-
-
 @pytest.mark.parametrize("count", [1, 2, 3])
 def test_the_long_run_rate_is_exact(company: Company, say: Say, count: int) -> None:
     """Within 1 % of the rate, never more above it than the bound, and the modest ones at once."""
     asked = Asked(company, say)
-    begin(company, NAMES[:count])
+    company.only(*NAMES[:count])
     with asked.asking():
         time.sleep(SETTLED_S + WINDOW_S + 5)
     made = asked.admitted()
@@ -152,7 +136,7 @@ def test_proxies_come_and_go(company: Company, say: Say) -> None:
             until(company.proxies["three"].serves, what="a proxy that serves", limit_s=60)
 
     asked = Asked(company, say)
-    begin(company, NAMES)
+    company.only(*NAMES)
     disturbed(asked, say, kill_and_start, "one killed and started again, twice")
 
 
@@ -165,7 +149,7 @@ def test_a_proxy_is_cut_off_from_the_topics(company: Company, say: Say) -> None:
         company.path.mend()
 
     asked = Asked(company, say)
-    begin(company, NAMES[:2])
+    company.only(*NAMES[:2])
     company.launch("three", apart=True)
     company.await_all()
     disturbed(asked, say, cut, "one cut off for 25 s")
@@ -184,12 +168,12 @@ def test_the_broker_and_a_proxy_stand_still(company: Company, say: Say) -> None:
             time.sleep(STILL_S)
 
     asked = Asked(company, say)
-    begin(company, NAMES)
+    company.only(*NAMES)
     disturbed(asked, say, stop_and_go, f"broker and proxy still for {STILL_S:.0f} s each")
 
 
 def test_clocks_that_disagree(company: Company, say: Say) -> None:
     """By six seconds, of which nothing is seen: all go by the brokers' clock."""
     asked = Asked(company, say)
-    begin(company, NAMES, two=3_000, three=-3_000)
+    company.only(*NAMES, two=3_000, three=-3_000)
     disturbed(asked, say, lambda: None, "clocks 3 s ahead and 3 s behind")

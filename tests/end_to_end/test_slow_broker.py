@@ -4,7 +4,6 @@ The broker serves Produce requests one at a time, each in a real time (slow_rela
 measured there, the records' times at the producers; all is printed.
 """
 
-import subprocess
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -12,13 +11,12 @@ from pathlib import Path
 
 import orjson
 import pytest
+from acl_kit import run_tools
 from cluster_kit import fresh
 from company_kit import Company
 from exam_kit import Say
 from slow_broker_kit import Producers, Served, SlowBroker
-from stack_kit import new_topics, read_all, weir
-
-from weir.jars.java import java_command
+from stack_kit import new_topics, read_all, replayed
 
 pytestmark = pytest.mark.soak
 COUNT = 64
@@ -116,15 +114,10 @@ def test_a_broker_ten_times_slower(company: Company, broker: SlowBroker, say: Sa
 
 def test_a_replay_finds_the_same_limits(company: Company, tmp_path: Path) -> None:
     """Of what was recorded before: each limit that the live job wrote is what a dump is decided to."""
-    dump, policies, out = (tmp_path / name for name in ("dump.jsonl", "none.yaml", "decisions.jsonl"))
-    policies.write_text("version: 1\n")
-    dumped = weir("dump", "--kafka", company.kafka.bootstrap, "--out", str(dump))
-    again = weir("replay", "--policies", str(policies), "--events", str(dump), "--out", str(out), limit_s=300)
-    assert (dumped.returncode, again.returncode) == (0, 0), dumped.stderr + again.stderr
-    replayed = limits(out.read_bytes().splitlines())
+    again = limits(replayed(company.kafka.bootstrap, tmp_path, limit_s=300))
     live = limits(read_all(company.kafka.bootstrap, company.topics.decisions))
     assert len(live) > 10
-    assert live == {name: replayed[name] for name in live}
+    assert live == {name: again[name] for name in live}
 
 
 def limits(values: Sequence[bytes]) -> dict[str, tuple[int, float]]:
@@ -137,16 +130,7 @@ def test_beside_kafkas_own_quota(company: Company, broker: SlowBroker, say: Say)
     """Kafka's request quota counts its threads' time and knows nothing of a slow disk; only printed."""
     topic = fresh("slow")
     new_topics(company.kafka.bootstrap, topic)
-    quota(company, "--add-config", "request_percentage=1")
+    alter = "kafka-configs --bootstrap-server HOST:PORT --alter --entity-type clients --entity-default"
+    run_tools(company.kafka.bootstrap, f"{alter} --add-config request_percentage=1")
     phases(broker, broker.address, topic, say, "request_percentage=1")
-    quota(company, "--delete-config", "request_percentage")
-
-
-def quota(company: Company, *words: str) -> None:
-    """Change the quota of all users with Kafka's own tool."""
-    command = java_command(
-        "kafka.admin.ConfigCommand", "--bootstrap-server", company.kafka.bootstrap, "--alter",
-        "--entity-type", "clients", "--entity-default", *words, heap_mb=128,
-    )  # fmt: skip
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
-    assert done.returncode == 0, done.stdout + done.stderr
+    run_tools(company.kafka.bootstrap, f"{alter} --delete-config request_percentage")

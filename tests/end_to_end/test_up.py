@@ -12,18 +12,19 @@ from typing import Any
 from urllib.request import Request, urlopen
 
 import pytest
+from acl_kit import run_tools
 from confluent_kafka import Producer
 from kafka import KafkaAdminClient
 from kafka.errors import KafkaError
 from live_backlogs import EVICTS, LIMIT, RECORDS, WAIT_S, Backlogs, full, series
 from load_kit import ConfluentProducer
 from reading_kit import Reading, fill
-from stack_kit import STOP_LIMIT_S, WEIR, Up, create, decisions, new_topics, read_all, running, until, weir
+from stack_kit import STOP_LIMIT_S, WEIR, Up, create, decisions, did, new_topics, read_all, replayed, until
 
 from streaming.contract.topics import Cluster
 from weir.demo.story import play
 from weir.foreground import StopSignal
-from weir.jars.java import java_command
+from weir.stack.process import running
 
 QUOTA_EXCEEDED = 89
 GROUPS = "/admin/v2/resourcegroups"
@@ -99,7 +100,7 @@ def test_admin_api_sets_groups_and_shows_their_use(up: Up) -> None:
     assert cut_off.flush(20) == 0
     ask(up, "PUT", f"{GROUPS}/rg1", b'{"publishRateInMsgs":300}')
     assert json.loads(ask(up, "GET", f"{GROUPS}/rg1"))["publishRateInMsgs"] == 300
-    shown = weir("policy", "get", "--kafka", up.ready["kafka"]).stdout
+    shown = did("policy", "get", "--kafka", up.ready["kafka"])
     assert "set by the admin API: resourcegroups.rg1" in shown
     usage = {"rg1": {"publishedMsg": 50}}
     report = {"type": "group_usage", "broker": "b1", "period_ms": 1000, "usage": usage}
@@ -186,9 +187,7 @@ def test_policy_change_takes_effect_while_running(up: Up, tmp_path: Path) -> Non
     assert create(client, {"changed-2": 1})["changed-2"][0] == QUOTA_EXCEEDED
     client.close()
 
-    applied = weir("policy", "apply", str(policies), "--kafka", up.ready["kafka"])
-
-    assert applied.returncode == 0, applied.stderr
+    did("policy", "apply", str(policies), "--kafka", up.ready["kafka"])
     time.sleep(3)
     other = admin(up, "changed")
     assert create(other, {"changed-3": 1})["changed-3"][0] == 0
@@ -197,17 +196,11 @@ def test_policy_change_takes_effect_while_running(up: Up, tmp_path: Path) -> Non
 
 def test_quotas_of_the_cluster_become_policies(up: Up) -> None:
     """`kafka-configs --alter` against the cluster is enough: `weir policy get` shows it, with its origin."""
-    altered = subprocess.run(
-        java_command(
-            "kafka.admin.ConfigCommand", "--bootstrap-server", up.ready["kafka"], "--alter",
-            "--entity-type", "users", "--entity-name", "dora", "--add-config", "controller_mutation_rate=3",
-        ),
-        capture_output=True, timeout=60, check=False,
-    )  # fmt: skip
-    assert altered.returncode == 0, altered.stderr
+    alter = "kafka-configs --bootstrap-server HOST:PORT --alter --entity-type users --entity-name dora"
+    run_tools(up.ready["kafka"], f"{alter} --add-config controller_mutation_rate=3")
 
     def shown() -> bool:
-        text = weir("policy", "get", "--kafka", up.ready["kafka"]).stdout
+        text = did("policy", "get", "--kafka", up.ready["kafka"])
         return "dora" in text and "read from the cluster: quotas[user=dora]" in text
 
     until(shown, what="dora's quota")
@@ -292,14 +285,7 @@ def test_killed_job_resumes_and_its_decisions_equal_the_replay(up: Up, tmp_path:
         loader.join(60)
     assert up.pid("job") != before["pids"]["job"]
     requests, decided = _settled(up)
-    dump, policies, out = tmp_path / "dump.jsonl.gz", tmp_path / "none.yaml", tmp_path / "decisions.jsonl"
-    policies.write_text("version: 1\n")
-
-    dumped = weir("dump", "--kafka", up.ready["kafka"], "--out", str(dump))
-    replayed = weir("replay", "--policies", str(policies), "--events", str(dump), "--out", str(out))
-
-    assert (dumped.returncode, replayed.returncode) == (0, 0), dumped.stderr + replayed.stderr
-    again = decisions(out.read_bytes().splitlines())
+    again = decisions(replayed(up.ready["kafka"], tmp_path, "dump.jsonl.gz"))
     assert sum(kind == "admission" for kind, _ in again) == requests
 
     def live() -> dict[tuple[str, str], dict[str, object]] | None:
@@ -311,9 +297,9 @@ def test_killed_job_resumes_and_its_decisions_equal_the_replay(up: Up, tmp_path:
     assert decided.keys() <= again.keys() and again == {key: said[key] for key in again}
     recorded = tmp_path / "recorded.jsonl"
     recorded.write_text("".join(f"{json.dumps(decision)}\n" for decision in decided.values()))
-    words = ("--policies", str(policies), "--events", str(dump), "--out", str(out))
-    proven = weir("replay", *words, "--decisions", str(recorded), "--against", str(policies))
-    assert proven.returncode == 0 and f"{len(decided):,} recorded decisions" in proven.stdout, proven.stderr
+    dump, none, out = (str(tmp_path / name) for name in ("dump.jsonl.gz", "none.yaml", "decisions.jsonl"))
+    words = ("--policies", none, "--events", dump, "--out", out, "--decisions", str(recorded))
+    assert f"{len(decided):,} recorded decisions" in did("replay", *words, "--against", none)
 
 
 def _settled(up: Up) -> tuple[int, dict[tuple[str, str], dict[str, object]]]:

@@ -3,7 +3,6 @@
 import os
 import signal
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 from pulsar.exceptions import NotAllowedError
@@ -32,12 +31,8 @@ quotas:
 @pytest.fixture(scope="module")
 def up(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Up]:
     """With a Pulsar of its own, parts started again when they end."""
-    folder: Path = tmp_path_factory.mktemp("up-pulsar")
-    (folder / "weir.yaml").write_text(SETTINGS)
-    (folder / "policies.yaml").write_text(POLICIES)
-    words = ["--settings", str(folder / "weir.yaml"), "--policies", str(folder / "policies.yaml")]
-    words += ["--pulsar", "local", "--pulsar-listen", "127.0.0.1:0", "--restart"]
-    with Up(folder, *words) as stack:
+    words = ("--pulsar", "local", "--pulsar-listen", "127.0.0.1:0", "--restart")
+    with Up(tmp_path_factory.mktemp("up-pulsar"), *words, settings=SETTINGS, policies=POLICIES) as stack:
         yield stack
 
 

@@ -1,7 +1,8 @@
 """The admin API without Kafka: a store in memory, and clients for it."""
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Any
+from urllib.parse import unquote
 
 import orjson
 import pytest
@@ -17,6 +18,7 @@ from enforcer.control.metrics import AdminMetrics
 from enforcer.control.parts import Parts
 from enforcer.control.settings import AdminSettings
 from enforcer.control.usage import UsageTable
+from streaming.contract.usage_events import GroupReport, GroupUsage
 from streaming.kafka_io.policy_topic import PolicyLog
 from streaming.policy.policy_set import PolicySet
 
@@ -62,7 +64,7 @@ class MemoryStore:
 
 
 def parts(*grants: Grant, **settings: Any) -> Parts:
-    """What an application is made of."""
+    """What an application is made of, its store a MemoryStore."""
     store = MemoryStore()
     return Parts(
         store=store, usage=UsageTable(100), deliveries=DeliveryTable(100), backlogs=BacklogTable(100),
@@ -85,6 +87,39 @@ def answer(api: TestClient, method: str, path: str, body: Any = None) -> tuple[i
     response = api.request(method, path, content=content, headers={"content-type": "application/json"})
     is_json = response.headers.get("content-type") == "application/json"
     return response.status_code, response.json() if is_json and response.content else response.text
+
+
+def scope_of(
+    target: str, method: str = "GET", *headers: tuple[bytes, bytes], address: str = "127.0.0.1"
+) -> dict[str, Any]:
+    """A request to an application itself, its target as it stands on the wire."""
+    raw, _, query = target.partition("?")
+    return {
+        "type": "http", "http_version": "1.1", "scheme": "http", "method": method, "path": unquote(raw),
+        "root_path": "", "raw_path": raw.encode(), "query_string": query.encode(),
+        "client": (address, 50_000), "headers": [(b"host", b"127.0.0.1:18080"), *headers],
+    }  # fmt: skip
+
+
+async def status_of(app: Any, scope: dict[str, Any], receive: Callable[[], Awaitable[Any]]) -> int:
+    """What such a request, of which this comes, is answered with."""
+    statuses = list[int]()
+
+    async def send(message: Any) -> None:
+        if message["type"] == "http.response.start":
+            statuses.append(message["status"])
+
+    await app(scope, receive, send)
+    (status,) = statuses
+    return status
+
+
+def report(
+    broker: str, ts: int, msgs: int, *, group: str = "rg1", throttled: int | None = None
+) -> GroupUsage:
+    """A report of two seconds."""
+    usage = GroupReport(counts=(msgs, 0, 0, 0), throttled_ms=(throttled, None, None, None))
+    return GroupUsage(id="x", ts=ts, at=ts, broker=broker, period_ms=2_000, usage=((group, usage),))
 
 
 def refusal(act: Callable[..., Any], *given: Any) -> tuple[int, str]:

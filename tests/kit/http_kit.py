@@ -2,14 +2,18 @@
 
 import asyncio
 import base64
-from collections.abc import Callable, Mapping
+import socket
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager, nullcontext
 from dataclasses import dataclass, field
 from typing import Any
 
 import httpx2
 import orjson
+import uvicorn
 from mutation_kit import Desk
 from prometheus_client import CollectorRegistry
+from starlette.types import ASGIApp, Receive
 
 from enforcer.http.filled_answers import Fill
 from enforcer.http.metrics import HttpMetrics
@@ -157,6 +161,7 @@ class Front:
         body: Any = None,
         *,
         chunks: tuple[bytes, ...] | None = None,
+        receive: Receive | None = None,
         stays: bool = True,
         scheme: str = "http",
         **headers: str,
@@ -165,6 +170,7 @@ class Front:
 
         Args:
             chunks: the body as it comes.
+            receive: what comes, instead of a body.
             scheme: https by TLS.
             stays: the client waits for its answer; else it leaves once it has sent its body.
         """
@@ -183,7 +189,7 @@ class Front:
             "headers": [(name.lower().encode(), text.encode()) for name, text in given.items()],
         }
 
-        async def receive() -> dict[str, Any]:
+        async def coming() -> dict[str, Any]:
             if parts:
                 part = parts.pop(0)
                 return {"type": "http.request", "body": part, "more_body": bool(parts)}
@@ -201,7 +207,7 @@ class Front:
                 told.ended = True
                 done.set()
 
-        await self.proxy(scope, receive, send)  # type: ignore[arg-type]  # mappings of ASGI, as the server has them
+        await self.proxy(scope, receive or coming, send)  # type: ignore[arg-type]  # mappings of ASGI, as the server has them
         return told
 
     def tokens(self, user: str) -> float:
@@ -212,6 +218,29 @@ class Front:
     def count(self, name: str, **labels: str) -> float:
         """A sample of a metric."""
         return self.registry.get_sample_value(name, labels) or 0.0
+
+
+@asynccontextmanager
+async def serving(app: ASGIApp, **files: Any) -> AsyncIterator[int]:
+    """A server for an application, by TLS with these files of uvicorn's; its port."""
+    server = uvicorn.Server(uvicorn.Config(app, log_config=None, lifespan="off", ws="none", **files))
+    server.capture_signals = nullcontext  # type: ignore[method-assign,assignment]
+    listener = socket.create_server(("127.0.0.1", 0))
+    # Whoever connects before it serves waits in the socket's line.
+    task = asyncio.create_task(server.serve(sockets=[listener]))
+    yield listener.getsockname()[1]
+    server.should_exit = True
+    await task
+
+
+@asynccontextmanager
+async def proxied(upstream: str, front: Front | None = None, **settings: Any) -> AsyncIterator[int]:
+    """The port of a proxy before a real upstream, under a front's quota."""
+    decides = (front or Front()).mutations
+    proxy = HttpProxy(HttpSettings(upstream=upstream, **settings), decides, HttpMetrics())
+    async with serving(proxy) as port:
+        yield port
+    await proxy.close()
 
 
 def jwt(**claims: Any) -> str:

@@ -12,17 +12,7 @@ from streaming.laws.mutation.table import WARM_ROWS
 
 def replayed(bootstrap: str, folder: Path) -> dict[str, bytes]:
     """What the local engine makes of what stands on the topics: the decisions as they are written, by id."""
-    dump, policies, out = folder / "dump.jsonl", folder / "none.yaml", folder / "decisions.jsonl"
-    policies.write_text("version: 1\n")
-    weir("dump", "--kafka", bootstrap, "--out", str(dump))
-    weir("replay", "--policies", str(policies), "--events", str(dump), "--out", str(out))
-    return {orjson.loads(line)["id"]: line for line in out.read_bytes().splitlines()}
-
-
-def weir(*words: str) -> None:
-    """A command that must succeed."""
-    done = stack_kit.weir(*words)
-    assert done.returncode == 0, done.stderr
+    return {orjson.loads(line)["id"]: line for line in stack_kit.replayed(bootstrap, folder)}
 
 
 def limits(broker: Broker) -> None:

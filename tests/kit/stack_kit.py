@@ -6,7 +6,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import closing
+from contextlib import closing, contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Any, Self
@@ -40,24 +40,65 @@ def weir(*words: str, limit_s: float = COMMAND_LIMIT_S) -> subprocess.CompletedP
     return subprocess.run([str(WEIR), *words], capture_output=True, text=True, timeout=limit_s, check=False)
 
 
+def did(*words: str, limit_s: float = COMMAND_LIMIT_S) -> str:
+    """What a command says, which must succeed."""
+    done = weir(*words, limit_s=limit_s)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+def replayed(
+    bootstrap: str, folder: Path, dump: str = "dump.jsonl", limit_s: float = COMMAND_LIMIT_S
+) -> list[bytes]:
+    """What a dump of all that stands on the topics is decided to, from no policies at all: lines."""
+    events, policies, out = folder / dump, folder / "none.yaml", folder / "decisions.jsonl"
+    policies.write_text("version: 1\n")
+    did("dump", "--kafka", bootstrap, "--out", str(events))
+    words = ("--policies", str(policies), "--events", str(events), "--out", str(out))
+    did("replay", *words, limit_s=limit_s)
+    return out.read_bytes().splitlines()
+
+
+@contextmanager
+def part(folder: Path, *words: str, **environment: str) -> Iterator[Path]:
+    """A command of Weir's until the end; its ready file."""
+    ready = folder / f"{words[0]}.json"
+    command = [str(WEIR), *words, "--ready-file", str(ready)]
+    process = subprocess.Popen(command, env=os.environ | environment)
+    try:
+        yield ready
+        process.terminate()
+        process.wait(STOP_LIMIT_S)
+    finally:
+        process.kill()
+        process.wait()
+
+
 class Up:
     """One `weir up` in a folder of its own, on free ports; a context manager that leaves nothing behind.
 
     Args:
-        folder: for its data, output and ready file.
-        words: further options; `--settings` among them has to ask for any port of Kafka too.
+        folder: for its data, output, ready file, settings and policies.
+        words: further options.
+        settings: the file of them, which has to ask for any port of Kafka.
+        policies: the file of them; empty: none.
     """
 
-    def __init__(self, folder: Path, *words: str) -> None:
+    def __init__(
+        self, folder: Path, *words: str, settings: str = "local: {kafka_port: 0}\n", policies: str = ""
+    ) -> None:
         self.folder = folder
         self.ready_file = folder / "ready.json"
         self.output = folder / "output.txt"
-        settings = folder / "any-port.yaml"
-        settings.write_text("local: {kafka_port: 0}\n")
+        self.settings, self.policies = folder / "weir.yaml", folder / "policies.yaml"
+        self.settings.write_text(settings)
+        if policies:
+            self.policies.write_text(policies)
+            words = ("--policies", str(self.policies), *words)
         self._words = [
             "up", "--data", str(folder / "data"), "--listen", "127.0.0.1:0", "--metrics", "127.0.0.1:0",
-            "--admin", "127.0.0.1:0", "--ready-file", str(self.ready_file), "--settings", str(settings),
-            *words,
+            "--admin", "127.0.0.1:0", "--ready-file", str(self.ready_file), "--settings",
+            str(self.settings), *words,
         ]  # fmt: skip
         self.process: subprocess.Popen[bytes] | None = None
         self.ready: dict[str, Any] = {}

@@ -1,19 +1,12 @@
 """Requests spelled in every way that we know, to a real Pulsar: what it makes is charged."""
 
 import asyncio
-import contextlib
 import random
-import socket
-from collections.abc import AsyncIterator
 
 import pytest
-import uvicorn
-from http_kit import Front
+from http_kit import Front, proxied
 from pulsar_kit import Admin, fresh
 
-from enforcer.http.metrics import HttpMetrics
-from enforcer.http.proxy import HttpProxy
-from enforcer.http.settings import HttpSettings
 from weir.stack.pulsar import LocalPulsar
 
 REQUESTS = 400
@@ -57,20 +50,6 @@ def request(dice: random.Random, topic: str) -> bytes:
     return head.encode() + body
 
 
-@contextlib.asynccontextmanager
-async def before(front: Front, pulsar: LocalPulsar) -> AsyncIterator[int]:
-    """The port of a proxy before Pulsar."""
-    proxy = HttpProxy(HttpSettings(upstream=pulsar.admin), front.mutations, HttpMetrics())
-    server = uvicorn.Server(uvicorn.Config(proxy, log_config=None, lifespan="off", ws="none"))
-    server.capture_signals = contextlib.nullcontext  # type: ignore[method-assign,assignment]
-    listener = socket.create_server(("127.0.0.1", 0))
-    serving = asyncio.create_task(server.serve(sockets=[listener]))
-    yield listener.getsockname()[1]
-    server.should_exit = True
-    await serving
-    await proxy.close()
-
-
 @pytest.mark.soak
 def test_whatever_pulsar_makes_is_charged(pulsar: LocalPulsar, admin: Admin) -> None:
     """Topic by topic: no more is there than was charged and not given back."""
@@ -80,7 +59,7 @@ def test_whatever_pulsar_makes_is_charged(pulsar: LocalPulsar, admin: Admin) -> 
 
     async def run() -> int:
         made = 0
-        async with before(front, pulsar) as port:
+        async with proxied(pulsar.admin, front) as port:
             for number in range(REQUESTS):
                 reader, writer = await asyncio.open_connection("127.0.0.1", port)
                 writer.write(request(dice, f"{stem}-{number}"))

@@ -14,7 +14,7 @@ from company_kit import Company
 from publishing_clients import Driving, drive_pulsar
 from pulsar_kit import Admin, fresh
 from pulsar_proxy_kit import PulsarThread
-from stack_kit import read_all, weir
+from stack_kit import read_all, replayed
 
 from enforcer.core.settings import ProxySettings
 from enforcer.laws.concurrency.limits import ConcurrencyLimits
@@ -76,7 +76,7 @@ def test_two_proxies_with_the_job(
     assert sum(known.in_force.changes.values()) > 0
     time.sleep(3)
     live = decided(read_all(company.kafka.bootstrap, company.topics.decisions))
-    again = replayed(company, tmp_path)
+    again = decided(replayed(company.kafka.bootstrap, tmp_path, limit_s=300))
     assert {kind for kind, _ in live} >= {"share", "limit"}
     assert live == {name: again[name] for name in live}
 
@@ -89,13 +89,3 @@ def decided(values: Sequence[bytes]) -> dict[tuple[str, str], Any]:
         for each in found
         if each["type"] in ("share", "limit") and "repeat" not in each
     }
-
-
-def replayed(company: Company, folder: Path) -> dict[tuple[str, str], Any]:
-    """What a dump of the whole log is decided to, from no policies at all."""
-    dump, policies, out = (folder / name for name in ("dump.jsonl", "none.yaml", "decisions.jsonl"))
-    policies.write_text("version: 1\n")
-    dumped = weir("dump", "--kafka", company.kafka.bootstrap, "--out", str(dump))
-    done = weir("replay", "--policies", str(policies), "--events", str(dump), "--out", str(out), limit_s=300)
-    assert (dumped.returncode, done.returncode) == (0, 0), dumped.stderr + done.stderr
-    return decided(out.read_bytes().splitlines())

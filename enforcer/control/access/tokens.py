@@ -172,9 +172,7 @@ def grants_of_file(path: str) -> list[Grant]:
 def grants_of_text(text: str, source: str) -> list[Grant]:
     """Read `ROLE:TOKEN[,ROLE:TOKEN...]`, the form for an environment variable; without the role tenant.
 
-    Args:
-        text: its value.
-        source: its name, for messages, which never show a token.
+    Messages name the source and never show a token.
 
     Raises:
         ConfigError: it is empty, or a part is not of that form.

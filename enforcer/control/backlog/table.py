@@ -62,11 +62,7 @@ class BacklogReport:
 
 
 def report_of(fields: Fields, name: str, ts: int) -> BacklogReport:
-    """A `backlog` event named `name` of time `ts`, cut down; sizes are the law's own.
-
-    Raises:
-        BadEvent: it is none.
-    """
+    """A `backlog` event of that name and time, cut down; sizes are the law's own; raises BadEvent."""
     listed = fields.get("subscriptions")
     if type(listed) is list:
         # In the rows of a packed record a null is an absent field.

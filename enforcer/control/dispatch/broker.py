@@ -22,11 +22,7 @@ def values(entries: Entries) -> dict[str, str]:
 
 
 def put_value(entries: Entries, name: str, text: str) -> Changes:
-    """Set one setting.
-
-    Raises:
-        Refusal: 412, no such setting; 400, no such value.
-    """
+    """Set one setting; raises Refusal: 412, no such setting; 400, no such value."""
     _check(name)
     value = _value(text)
     if found := _FORM.check({name: value}):

@@ -52,9 +52,12 @@ REQUESTS: Final[EventReaders] = {"request": readings.asked}
 
 
 def decisions_of(message: Message, readers: Readers = DECISIONS) -> list[Told]:
-    """What was decided in a record, also by candidates: a repeated decision stands anew."""
+    """What was decided in a record, also by candidates: a repeated decision stands anew.
+
+    Without what is far ahead of it, which would stand until then, whatever comes.
+    """
     ts = message.timestamp()[1]
-    return [(*pair, ts) for _, pair in decisions_in(message, readers, tried=True)]
+    return [(*pair, ts) for _, pair in decisions_in(message, readers, now_ms=lambda _: ts, tried=True)]
 
 
 def reports_of(message: Message, readers: EventReaders) -> list[Told]:

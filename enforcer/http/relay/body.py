@@ -13,12 +13,7 @@ class ClientGone(Exception):
 
 
 class ReplayMemory:
-    """What the kept bodies of all requests take together.
-
-    Args:
-        most: bytes.
-        metrics: shows them.
-    """
+    """What the kept bodies of all requests take together, so many bytes at the most."""
 
     def __init__(self, most: int, metrics: HttpMetrics) -> None:
         self._free = most
@@ -39,12 +34,7 @@ class ReplayMemory:
 
 
 class Body:
-    """The body of one request.
-
-    Args:
-        receive: of ASGI.
-        memory: of all.
-    """
+    """The body of one request."""
 
     def __init__(self, receive: Receive, memory: ReplayMemory) -> None:
         self._receive = receive

@@ -42,10 +42,7 @@ class Redirects:
         self._metrics = metrics
 
     async def send(self, request: ApiRequest) -> Reply:
-        """The answer of the server that answers itself.
-
-        Args:
-            request: its target without the upstream's base.
+        """The answer of the server that answers itself, to a target without the upstream's base.
 
         Raises:
             UpstreamFailed: none did.

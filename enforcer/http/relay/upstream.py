@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 import httpx2
 
 from enforcer.http.metrics import HttpMetrics
-from streaming.contract.errors import WeirError
+from enforcer.http.refusal import HttpRefusal
 from streaming.contract.topics import address_text
 
 Headers = list[tuple[bytes, bytes]]
@@ -45,9 +45,6 @@ class Address:
     """Where an HTTP server is.
 
     Attributes:
-        scheme: http or https.
-        host: name or address.
-        port: its port.
         base: what its paths begin with, without a slash at the end.
     """
 
@@ -78,34 +75,23 @@ class Address:
         return f"{self.scheme}://{self.authority}{self.base}"
 
 
-class UpstreamFailed(WeirError):
+class UpstreamFailed(HttpRefusal):
     """No answer.
 
     Args:
-        status: what the client is told.
-        reason: why, for people.
-        kind: the same in a word, for metrics.
+        kind: the reason in a word, for metrics.
         sent: the upstream may have carried the request out.
     """
 
     def __init__(self, status: int, reason: str, kind: str, *, sent: bool) -> None:
-        super().__init__(reason)
-        self.status = status
-        self.reason = reason
+        super().__init__(status, reason)
         self.kind = kind
         self.sent = sent
 
 
 @dataclass(frozen=True, slots=True)
 class ApiRequest:
-    """A request to an upstream.
-
-    Attributes:
-        method: of HTTP.
-        target: path and query, as they go out.
-        headers: without those of one connection.
-        content: the body.
-    """
+    """A request to an upstream: path and query as they go out, no headers of one connection."""
 
     method: str
     target: bytes
@@ -114,16 +100,7 @@ class ApiRequest:
 
 
 class Reply:
-    """An answer whose body is still to be read; to be closed.
-
-    Attributes:
-        status: of HTTP.
-        headers: without those of one connection.
-
-    Args:
-        response: the library's.
-        metrics: counts failures.
-    """
+    """An answer whose body is still to be read; to be closed. Headers are without those of one connection."""
 
     def __init__(self, response: httpx2.Response, metrics: HttpMetrics) -> None:
         self._response = response
@@ -139,11 +116,7 @@ class Reply:
         return next((value for known, value in self.headers if known == name), None)
 
     async def chunks(self) -> AsyncIterator[bytes]:
-        """The body as it comes, encoded as it is.
-
-        Raises:
-            UpstreamFailed: it ended too early.
-        """
+        """The body as it comes, encoded as it is; raises UpstreamFailed: it ended too early."""
         assert isinstance(self._response.stream, httpx2.AsyncByteStream)
         try:
             async for chunk in self._response.stream:
@@ -186,11 +159,7 @@ class Upstream:
         self._timeout = {"connect": _CONNECT_S, "pool": _CONNECT_S, "read": answer_s, "write": answer_s}
 
     async def send(self, address: Address, request: ApiRequest) -> Reply:
-        """One request to one server.
-
-        Raises:
-            UpstreamFailed: no answer.
-        """
+        """One request to one server; raises UpstreamFailed: no answer."""
         began = time.monotonic()
         try:
             try:

@@ -7,8 +7,8 @@ import pytest
 import yaml
 from mixed_log import TODAY, mixed
 from plan_kit import file_of, policies_of
-from replayed_kit import weir
 from spark_cluster_kit import WatchedCluster
+from stack_kit import did
 
 from streaming.log.writing import write_lines
 from weir.stack.kafka import HOST
@@ -27,7 +27,7 @@ def test_the_bytes_are_those_of_one_process(cluster: WatchedCluster, tmp_path: P
 
     def replayed(files: list[str], *words: str) -> tuple[bytes, bytes]:
         written = "--out", str(out), "--dead-letters", str(letters)
-        weir("replay", "--policies", policies, "--events", *files, *written, *words)
+        did("replay", "--policies", policies, "--events", *files, *written, *words)
         return out.read_bytes(), letters.read_bytes()
 
     for files, partitions, shards in (([whole], 2, 5), (parts, 3, 8)):

@@ -1,7 +1,8 @@
 // One list over all laws, by share of the limit that is used; or the same as pictures.
 import { ask, Refused } from "./api.js";
 import { sparkline } from "./charts.js";
-import { amount, bare, beside, duration, emptyIn, fill, h, number, percent, turns } from "./words.js";
+import { amount, bare, beside, duration, emptyIn, fill, h, number, pageAddress, percent,
+  turns } from "./words.js";
 
 const LAWS = ["mutation", "shares", "dispatch", "concurrency", "backlog"];
 const ORDERS = [["used", "share used"], ["wait", "waiting"], ["refused", "refused"]];
@@ -19,13 +20,7 @@ const ROWS = { list: 50, pictures: 24 };
 const HIGH = 0.8;
 
 /** The address of a state of this page. */
-export function address({ query }, changes = {}) {
-  const wanted = { ...Object.fromEntries(query), ...changes };
-  const names = ["law", "name", "by", "show", "offset"];
-  const given = names.filter((one) => wanted[one] && wanted[one] !== "0");
-  const text = new URLSearchParams(given.map((name) => [name, wanted[name]])).toString();
-  return `#/limits${text ? `?${text}` : ""}`;
-}
+export const address = ({ query }, changes) => pageAddress("limits", query, changes);
 
 export const entityAddress = (row) =>
   `#/entity/${encodeURIComponent(row.law)}/${encodeURIComponent(row.entity)}`;

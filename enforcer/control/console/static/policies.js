@@ -1,13 +1,10 @@
 // Policies: see, check and change them; and who has changed what.
 import { ask, exact, Refused } from "./api.js";
-import { fill, h, number, rowsTable, time, turns } from "./words.js";
+import { fill, h, number, pageAddress, rowsTable, time, turns } from "./words.js";
 
 const ROWS = 50;
 
-function address({ query }, changes) {
-  const wanted = Object.entries({ ...Object.fromEntries(query), ...changes }).filter(([, value]) => value);
-  return `#/policies${wanted.length ? `?${new URLSearchParams(wanted)}` : ""}`;
-}
+const address = ({ query }, changes) => pageAddress("policies", query, changes);
 
 const compact = (value) => (value === null || value === undefined ? "none" : JSON.stringify(value));
 

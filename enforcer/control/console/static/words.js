@@ -151,6 +151,12 @@ export function rowsTable(caption, columns, rows, foot = null) {
   );
 }
 
+/** The address of a page with what its query says, these changes made; what is empty is left out. */
+export function pageAddress(page, query, changes = {}) {
+  const wanted = Object.entries({ ...Object.fromEntries(query), ...changes }).filter(([, value]) => value);
+  return `#/${page}${wanted.length ? `?${new URLSearchParams(wanted)}` : ""}`;
+}
+
 /** Links to other pages of a list, and which of its `total` rows are here: `count` behind the first `offset`.
  * Where there are no more so many, they lead back to the last page. `addressOf(offset)` names one. */
 export function turns(offset, size, count, total, addressOf) {

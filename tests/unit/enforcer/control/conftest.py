@@ -37,7 +37,6 @@ def compiled_once() -> Iterator[None]:
 def made_once(compiled_once: None) -> tuple[MemoryStore, TestClient]:
     """Where its policies are, and a client of it."""
     own = parts()
-    assert isinstance(own.store, MemoryStore)
     return own.store, client(own)
 
 

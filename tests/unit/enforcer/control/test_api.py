@@ -8,13 +8,13 @@ from typing import Any
 
 import fastapi.applications
 import pytest
-from admin_api_kit import MemoryStore, answer, client, parts
+from admin_api_kit import answer, client, parts, report, scope_of, status_of
 from fastapi.testclient import TestClient
 
 from enforcer.control.access.tokens import Grant, Role, digest_of
 from enforcer.control.api import create_app
 from enforcer.control.entities.view import EntityView
-from streaming.contract.usage_events import DIMENSIONS, GroupReport, GroupUsage
+from streaming.contract.usage_events import DIMENSIONS
 from streaming.policy.policy_set import PolicySet
 
 GROUPS = "/admin/v2/resourcegroups"
@@ -90,11 +90,7 @@ def test_usage_of_a_group() -> None:
     api = client(made)
     assert answer(api, "GET", f"{GROUPS}/rg1/usage") == (404, {"reason": "ResourceGroup does not exist"})
     answer(api, "PUT", f"{GROUPS}/rg1", {"publishRateInMsgs": 100})
-    report = GroupReport(counts=(30, 0, 0, 0), throttled_ms=(7, None, None, None))
-    now = time.time_ns() // 1_000_000
-    made.usage.take_report(
-        GroupUsage(id="x", ts=now, at=now, broker="p1", period_ms=1_000, usage=(("rg1", report),))
-    )
+    made.usage.take_report(report("p1", time.time_ns() // 1_000_000, 60, throttled=7))
     for path in (GROUPS, SINGULAR):
         status, shown = answer(api, "GET", f"{path}/rg1/usage")
         assert (status, shown["limits"]["publishRateInMsgs"]) == (200, 100)
@@ -105,7 +101,6 @@ def test_usage_of_a_group() -> None:
 def test_without_kafka_the_answer_is_503() -> None:
     """With a reason, and a word when to come back."""
     made = parts()
-    assert isinstance(made.store, MemoryStore)
     made.store.down = True
     check = ("POST", "/weir/v1/policies/check", b'{"entry":"mode","value":"track"}')
     for method, path, *body in (("GET", GROUPS), ("PUT", f"{GROUPS}/rg1"), ("DELETE", ORDERS), check):
@@ -118,24 +113,12 @@ def test_without_kafka_the_answer_is_503() -> None:
 
 async def unsent(app: Any) -> int:
     """Status of a PUT whose body never comes."""
-    statuses: list[int] = []
-    scope = {
-        "type": "http", "method": "PUT", "path": f"{GROUPS}/rg1", "raw_path": b"", "query_string": b"",
-        "headers": [(b"host", b"127.0.0.1")], "client": ("127.0.0.1", 1), "http_version": "1.1",
-        "root_path": "", "scheme": "http", "server": ("127.0.0.1", 1),
-    }  # fmt: skip
 
     async def receive() -> dict[str, Any]:
         await asyncio.sleep(60)
         raise AssertionError
 
-    async def send(message: Any) -> None:
-        if message["type"] == "http.response.start":
-            statuses.append(message["status"])
-
-    await app(scope, receive, send)
-    (status,) = statuses
-    return status
+    return await status_of(app, scope_of(f"{GROUPS}/rg1", "PUT"), receive)
 
 
 def test_a_body_has_its_limits(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -163,7 +146,6 @@ def test_a_mistake_of_ours_is_one_answer() -> None:
     """500 with a reason, the traceback in the log; the next request is answered."""
     made = parts()
     api = client(made)
-    assert isinstance(made.store, MemoryStore)
     made.store.held["resourcegroups.rg1"] = None
     status, said = answer(api, "GET", f"{GROUPS}/rg1/usage")
     assert (status, list(said)) == (404, ["reason"])

@@ -5,11 +5,12 @@ import base64
 import time
 from dataclasses import replace
 from functools import cache
-from typing import Any, cast
+from typing import Any
 from urllib.parse import quote, unquote
 
 import pytest
-from admin_api_kit import MemoryStore, client, parts
+from admin_api_kit import MemoryStore, client, parts, scope_of, status_of
+from delivery_kit import decide, deliver
 from each_kit import each
 from fastapi import FastAPI
 from fastapi.testclient import TestClient
@@ -23,9 +24,7 @@ from starlette.types import Receive, Scope, Send
 from enforcer.control.access.tokens import Grant, Role, digest_of
 from enforcer.control.api import create_app
 from enforcer.control.backlog.filled_answers import fills
-from enforcer.control.dispatch.records import dispatch_of
 from enforcer.control.parts import Parts
-from streaming.contract.usage_events import dispatch_usage
 
 TOPIC = "/admin/v2/persistent/acme/orders/t1"
 CONFIGURATION = "/admin/v2/brokers/configuration"
@@ -93,7 +92,6 @@ def test_a_browser_that_asks_first_is_told_by_whose_it_is(path: str, asked: str,
 def made() -> tuple[MemoryStore, FastAPI]:
     """The API in front of another one, made once."""
     own = parts()
-    assert isinstance(own.store, MemoryStore)
     return own.store, create_app(replace(own, beyond=beyond))
 
 
@@ -101,23 +99,12 @@ def asked(method: str, target: str) -> int:
     """The status that a request's target as it stands on the wire is answered with, while nothing is set."""
     store, app = made()
     vars(store).update(vars(MemoryStore()))
-    raw, _, query = target.partition("?")
-    scope: Scope = {
-        "type": "http", "http_version": "1.1", "method": method, "path": unquote(raw), "root_path": "",
-        "raw_path": raw.encode(), "query_string": query.encode(), "client": ("127.0.0.1", 50_000),
-        "headers": [(b"host", b"127.0.0.1:18080"), (b"content-type", b"application/json")],
-    }  # fmt: skip
-    sent: list[Any] = []
 
     async def receive() -> Any:
         return {"type": "http.request", "body": b"{}"}
 
-    async def send(message: Any) -> None:
-        sent.append(message)
-
-    asyncio.run(app(scope, receive, send))
-    status: int = sent[0]["status"]
-    return status
+    scope = scope_of(target, method, (b"content-type", b"application/json"))
+    return asyncio.run(status_of(app, scope, receive))
 
 
 OWN = (
@@ -244,7 +231,6 @@ def test_stats_are_pulsars_with_what_limits_dispatch() -> None:
     made, api = front()
     rate = {"dispatchThrottlingRateInMsg": 10}
     assert api.post(f"{TOPIC}/dispatchRate", json=rate).status_code == 204
-    topic = "persistent://acme/orders/t1"
     path = "/admin/v2/persistent/{tenant}/{namespace}/{topic}/stats"
     names = {"tenant": "acme", "namespace": "orders", "topic": "t1"}
     told = {
@@ -254,16 +240,11 @@ def test_stats_are_pulsars_with_what_limits_dispatch() -> None:
     assert fill(made, path, told, **names) == told
     now_ms = time.time_ns() // 1_000_000
     for subscription in ("s1", "s3"):
-        who = {"broker": "b", "topic": topic, "subscription": subscription, "proxy": "p1"}
-        usage = {"type": "dispatch_usage", **who, "msgs": 30, "bytes": 300, "entries": 1, "backlog": True}
-        made.deliveries.take_usage(dispatch_usage(usage, "d", now_ms), "p1", now_ms)
-        decision = {
-            "type": "dispatch", "id": "d", "ts": now_ms, **who, "available": {"msgs": 0, "bytes": None},
-            "throttle_time_ms": 3_000, "limited_by": {"level": "topic", "dimension": "msgs"},
-            "acquired": {"topic": {"msgs": 30, "bytes": 0}}, "entries_to_read": 0, "shadow": False,
-            "ttl_ms": 1_000,
-        }  # fmt: skip
-        made.deliveries.take_decision(dispatch_of(decision))
+        who = {"topic": "persistent://acme/orders/t1", "subscription": subscription}
+        deliver(made.deliveries, now_ms, msgs=30, **who)
+        limits = {"limited_by": {"level": "topic", "dimension": "msgs"}, "throttle_time_ms": 3_000}
+        acquired = {"topic": {"msgs": 30, "bytes": 0}}
+        decide(made.deliveries, ts=now_ms, **who, **limits, acquired=acquired)
     filled = fill(made, path, told, **names)
     assert (filled["msgOutCounter"], filled["storageSize"]) == (7, 5)
     assert filled["dispatchThrottledMsgEventsByTopicLimit"] > 0 and filled["debt"]["msgs"] > 0
@@ -291,7 +272,7 @@ def test_the_brokers_settings_are_both() -> None:
 def test_what_cannot_be_filled_in_yet_is_not_shown_as_pulsars() -> None:
     """503 until the policies are read, as for Weir's own."""
     made = parts()
-    cast(MemoryStore, made.store).down = True
+    made.store.down = True
 
     async def filling(_scope: Scope, _receive: Receive, _send: Send) -> None:
         fill(made, f"{CONFIGURATION}/values", {})
@@ -309,23 +290,11 @@ def test_an_api_behind_that_answers_nobody_leaves_room_for_weirs_own(monkeypatch
         await asyncio.Event().wait()
 
     async def statuses() -> list[int]:
-        app, found = create_app(replace(parts(), beyond=hangs)), list[int]()
-
-        async def send(message: Any) -> None:
-            if message["type"] == "http.response.start":
-                found.append(message["status"])
-
-        async def ask(path: str) -> None:
-            scope = {
-                "type": "http", "method": "GET", "path": path, "raw_path": path.encode(), "query_string": b"",
-                "headers": [(b"host", b"localhost")], "client": ("127.0.0.1", 1), "http_version": "1.1",
-            }  # fmt: skip
-            await app(scope, asyncio.Event().wait, send)  # type: ignore[arg-type]  # nothing is received
-
-        waiting = asyncio.create_task(ask("/admin/v2/clusters"))
+        app, nothing = create_app(replace(parts(), beyond=hangs)), asyncio.Event()
+        others, weirs = (scope_of(f"/admin/v2/{path}") for path in ("clusters", "resourcegroups"))
+        waiting = asyncio.create_task(status_of(app, dict(others), nothing.wait))
         await asyncio.sleep(0)
-        await asyncio.wait_for(ask("/admin/v2/clusters"), 5)
-        await asyncio.wait_for(ask("/admin/v2/resourcegroups"), 5)
+        found = [await asyncio.wait_for(status_of(app, of, nothing.wait), 5) for of in (others, weirs)]
         waiting.cancel()
         return found
 

@@ -57,7 +57,6 @@ def made() -> tuple[MemoryStore, TestClient]:
     """The API, made once."""
     one = parts(*GRANTS)
     one.streams.stopping.set()  # or they would not end
-    assert isinstance(one.store, MemoryStore)
     return one.store, client(one, "192.0.2.7")
 
 
@@ -180,7 +179,6 @@ def test_a_token_that_goes_while_its_change_waits_changes_nothing(tmp_path: Path
     write("- {token: ops, role: operator}")
     own = replace(parts(), tokens=Tokens((), str(file)))
     store, api = own.store, client(own)
-    assert isinstance(store, MemoryStore)
 
     def change() -> int:
         headers = {"Authorization": "Bearer ops"}
@@ -216,7 +214,6 @@ def test_a_tenant_makes_so_many_changes_a_minute(monkeypatch: pytest.MonkeyPatch
 def test_without_tokens_this_machine_is_named() -> None:
     """As the log names it."""
     here = parts()
-    assert isinstance(here.store, MemoryStore)
     assert client(here).put(f"{GROUPS}/rg1", json={}).status_code == 204
     assert here.store.authors == [("loopback", "")]
 

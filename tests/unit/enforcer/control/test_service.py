@@ -4,20 +4,14 @@ import time
 from typing import Any
 
 import pytest
+from admin_api_kit import report
 from message_kit import Record
 
 from enforcer.control.access.tokens import Tokens
 from enforcer.control.service import AdminService
 from enforcer.control.settings import AdminSettings
 from streaming.contract.topics import Cluster, Topics
-from streaming.contract.usage_events import GroupReport, GroupUsage
 from streaming.policy.policy_set import PolicySet
-
-
-def report(ts: int, msgs: int) -> GroupUsage:
-    """What broker b1 says that rg1 used in a second."""
-    used = GroupReport(counts=(msgs, 0, 0, 0), throttled_ms=(None,) * 4)
-    return GroupUsage(id="x", ts=ts, at=ts, broker="b1", period_ms=1_000, usage=(("rg1", used),))
 
 
 def service() -> AdminService:
@@ -30,7 +24,7 @@ async def test_a_report_from_far_ahead_is_none() -> None:
     """As to the job; all that comes until then would be older, and a broker's use stand for an hour."""
     made = service()
     now = time.time_ns() // 1_000_000
-    made._take_reports([(report(now + 3_600_000, 9), {}, now), (report(now, 2), {}, now)])
+    made._take_reports([(report("b1", now + 3_600_000, 9), {}, now), (report("b1", now, 2), {}, now)])
     ((_, row),) = made._usage.rows.items()
     assert (row.reported_ts, row.counts[0]) == (now, 2)
     assert made._metrics.registry.get_sample_value("weir_admin_usage_rows") == 1

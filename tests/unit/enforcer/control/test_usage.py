@@ -2,9 +2,10 @@
 
 from typing import Any
 
+from admin_api_kit import report
+
 from enforcer.control.usage import UsageTable
 from streaming.contract.decisions import share_of
-from streaming.contract.usage_events import GroupReport, GroupUsage
 from streaming.policy.groups import GroupLimits, RoundRules
 
 LIMITS = GroupLimits(rates=(100.0, None, None, None), shadow=False)
@@ -13,14 +14,6 @@ SHARE = {
     "type": "share", "id": "x", "ts": 5_000, "group": "rg1", "broker": "b1", "round": 5, "ttl_ms": 3_000,
     "usage": {"publishRateInMsgs": 10.0}, "limits": {"publishRateInMsgs": 60.0}, "shadow": False,
 }  # fmt: skip
-
-
-def report(
-    broker: str, ts: int, msgs: int, *, group: str = "rg1", throttled: int | None = None
-) -> GroupUsage:
-    """A report of two seconds."""
-    usage = GroupReport(counts=(msgs, 0, 0, 0), throttled_ms=(throttled, None, None, None))
-    return GroupUsage(id="x", ts=ts, at=ts, broker=broker, period_ms=2_000, usage=((group, usage),))
 
 
 def put_share(table: UsageTable, ts: int, **fields: Any) -> None:

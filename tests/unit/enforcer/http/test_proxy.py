@@ -262,28 +262,16 @@ async def test_a_body_that_does_not_come_is_408(monkeypatch: pytest.MonkeyPatch)
         await asyncio.sleep(60)
         return {}
 
-    told: list[Any] = []
-
-    async def send(message: Any) -> None:
-        told.append(message)
-
-    scope = {
-        "type": "http", "method": "PUT", "path": "", "raw_path": f"{TOPIC}/partitions".encode(),
-        "query_string": b"", "headers": [],
-    }  # fmt: skip
-    await front.proxy(scope, never, send)  # type: ignore[arg-type]
-    assert told[0]["status"] == 408
-
     async def gone() -> dict[str, Any]:
         return {"type": "http.disconnect"}
-
-    await front.proxy(scope, gone, send)  # type: ignore[arg-type]
-    assert len(told) == 2 and front.desk.events == []
-    assert front.count("weir_http_requests_total", operation="createPartitionedTopic", code="499") == 1
 
     async def displaced() -> dict[str, Any]:
         raise Refusal(503, "others wait")
 
+    path = f"{TOPIC}/partitions"
+    assert (await front.ask("PUT", path, receive=never)).status == 408
+    assert (await front.ask("PUT", path, receive=gone)).status == 0 and front.desk.events == []
+    assert front.count("weir_http_requests_total", operation="createPartitionedTopic", code="499") == 1
     with pytest.raises(Refusal):
-        await front.proxy(scope, displaced, send)  # type: ignore[arg-type]
+        await front.ask("PUT", path, receive=displaced)
     assert front.count("weir_http_requests_total", operation="createPartitionedTopic", code="503") == 1

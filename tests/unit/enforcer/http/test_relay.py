@@ -96,21 +96,12 @@ async def test_a_slow_body_is_streamed(monkeypatch: pytest.MonkeyPatch) -> None:
             await asyncio.sleep(0.2)
         return {"type": "http.request", "body": parts.pop(0), "more_body": bool(parts)}
 
-    told = bytearray()
-
-    async def send(message: Any) -> None:
-        told.extend(message.get("body", b""))
-
-    scope = {
-        "type": "http", "method": "POST", "path": "", "raw_path": b"/any", "query_string": b"", "headers": [],
-    }  # fmt: skip
-    await front.proxy(scope, receive, send)  # type: ignore[arg-type]
-    assert bytes(told) == b"abcdef"
+    assert (await front.ask("POST", "/any", receive=receive)).body == b"abcdef"
 
 
 async def begun(front: Front, gone: asyncio.Event, *parts: bytes) -> int:
     """The answer to a client that sends this and waits; 0: there was none."""
-    coming, told = list(parts), [0]
+    coming = list(parts)
 
     async def receive() -> dict[str, Any]:
         if coming:
@@ -118,12 +109,7 @@ async def begun(front: Front, gone: asyncio.Event, *parts: bytes) -> int:
         await gone.wait()
         return {"type": "http.disconnect"}
 
-    async def send(message: Any) -> None:
-        told.append(message.get("status", 0))
-
-    scope = {"type": "http", "method": "POST", "raw_path": b"/any", "query_string": b"", "headers": []}
-    await front.proxy(scope, receive, send)  # type: ignore[arg-type]
-    return max(told)
+    return (await front.ask("POST", "/any", receive=receive)).status
 
 
 async def test_slow_bodies_leave_room_for_others(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,24 +1,18 @@
 """The proxy as a server between real sockets: what HTTP's library adds, takes away and streams."""
 
 import asyncio
-import contextlib
 import shutil
-import socket
 from collections.abc import AsyncIterator
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
 
 import httpx2
 import pytest
-import uvicorn
-from http_kit import Front
+from http_kit import proxied, serving
 from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
-from starlette.types import ASGIApp, Receive, Scope, Send
+from starlette.types import Receive, Scope, Send
 from tls_kit import LOOPBACK, Authority, Pair
-
-from enforcer.http.metrics import HttpMetrics
-from enforcer.http.proxy import HttpProxy
-from enforcer.http.settings import HttpSettings
 
 PART = b"x" * 65_536
 PARTS = 800
@@ -49,33 +43,19 @@ class Upstream:
             yield PART
 
 
-@contextlib.asynccontextmanager
-async def serving(app: ASGIApp, pair: Pair | None = None) -> AsyncIterator[int]:
-    """A server for an application, by TLS with a certificate; its port."""
-    files = {} if pair is None else {"ssl_certfile": pair.certificate, "ssl_keyfile": pair.key}
-    config = uvicorn.Config(app, log_config=None, lifespan="off", ws="none", **files)  # type: ignore[arg-type]
-    server = uvicorn.Server(config)
-    server.capture_signals = contextlib.nullcontext  # type: ignore[method-assign,assignment]
-    listener = socket.create_server(("127.0.0.1", 0))
-    # Whoever connects before it serves waits in the socket's line.
-    task = asyncio.create_task(server.serve(sockets=[listener]))
-    yield listener.getsockname()[1]
-    server.should_exit = True
-    await task
-
-
-@contextlib.asynccontextmanager
+@asynccontextmanager
 async def between() -> AsyncIterator[tuple[int, Upstream]]:
     """The port of a proxy before an upstream, and that."""
-    upstream, front = Upstream(), Front()
+    upstream = Upstream()
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("enforcer.http.proxy.REPLAY_BODY_BYTES", 100)
-        async with serving(upstream) as behind:
-            settings = HttpSettings(upstream=f"http://127.0.0.1:{behind}")
-            proxy = HttpProxy(settings, front.mutations, HttpMetrics())
-            async with serving(proxy) as port:
-                yield port, upstream
-            await proxy.close()
+        async with serving(upstream) as behind, proxied(f"http://127.0.0.1:{behind}") as port:
+            yield port, upstream
+
+
+def by_tls(pair: Pair) -> AbstractAsyncContextManager[int]:
+    """The port of an upstream with a certificate."""
+    return serving(Upstream(), ssl_certfile=pair.certificate, ssl_keyfile=pair.key)
 
 
 async def ask(port: int, request: bytes) -> bytes:
@@ -114,14 +94,11 @@ async def test_bodies_lengths_and_methods() -> None:
 async def test_an_upstream_by_tls(tmp_path: Path) -> None:
     """Of a CA of its own, if that is trusted; else there is no answer from it."""
     authority = Authority(tmp_path)
-    async with serving(Upstream(), authority.server()) as behind:
+    async with by_tls(authority.server()) as behind:
         for tls, status in (({"ca": authority.ca}, b"200"), (None, b"502")):
-            settings = HttpSettings(upstream=f"https://{LOOPBACK}:{behind}", upstream_tls=tls)
-            proxy = HttpProxy(settings, Front().mutations, HttpMetrics())
-            async with serving(proxy) as port:
+            async with proxied(f"https://{LOOPBACK}:{behind}", upstream_tls=tls) as port:
                 answer = await ask(port, b"GET /x HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n")
             assert answer.startswith(b"HTTP/1.1 " + status)
-            await proxy.close()
 
 
 async def test_the_files_of_an_upstream_may_change(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -129,15 +106,14 @@ async def test_the_files_of_an_upstream_may_change(tmp_path: Path, monkeypatch: 
     monkeypatch.setattr("enforcer.http.relay.upstream._IDLE_S", 0.0)
     (right, wrong), ca = (Authority(tmp_path / name) for name in "ab"), tmp_path / "ca.pem"
     shutil.copyfile(wrong.ca, ca)
-    async with serving(Upstream(), right.server()) as behind:
-        settings = HttpSettings(upstream=f"https://{LOOPBACK}:{behind}", upstream_tls={"ca": str(ca)})
-        proxy = HttpProxy(settings, Front().mutations, HttpMetrics())
-        async with serving(proxy) as port:
-            for status, trusted in ((b"502", wrong), (b"200", right), (b"502", wrong)):
-                shutil.copyfile(trusted.ca, ca)
-                answer = await ask(port, b"GET /x HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n")
-                assert answer.startswith(b"HTTP/1.1 " + status)
-        await proxy.close()
+    async with (
+        by_tls(right.server()) as behind,
+        proxied(f"https://{LOOPBACK}:{behind}", upstream_tls={"ca": str(ca)}) as port,
+    ):
+        for status, trusted in ((b"502", wrong), (b"200", right), (b"502", wrong)):
+            shutil.copyfile(trusted.ca, ca)
+            answer = await ask(port, b"GET /x HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n")
+            assert answer.startswith(b"HTTP/1.1 " + status)
 
 
 async def test_a_large_answer_is_streamed() -> None:
@@ -165,8 +141,6 @@ async def test_a_large_answer_is_streamed() -> None:
 
 async def test_nobody_there() -> None:
     """502 with a reason, at once."""
-    proxy = HttpProxy(HttpSettings(upstream="http://127.0.0.1:1"), Front().mutations, HttpMetrics())
-    async with serving(proxy) as port:
+    async with proxied("http://127.0.0.1:1") as port:
         answer = await ask(port, b"GET / HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n")
         assert answer.startswith(b"HTTP/1.1 502 ") and b"cannot be reached" in answer
-    await proxy.close()

@@ -3,7 +3,7 @@
 from typing import Any
 
 import pytest
-from admin_api_kit import MemoryStore, client, parts
+from admin_api_kit import client, parts
 from entity_kit import POLICIES, TOPIC, admission, backlog, decided, dispatch, reported, usage
 from fastapi.testclient import TestClient
 
@@ -25,7 +25,6 @@ GRANTS = [
 def made() -> TestClient:
     """The API with an entity of each law but one, made once: whoever asks changes nothing."""
     own = parts(*GRANTS)
-    assert isinstance(own.store, MemoryStore)
     own.store.held = dict(POLICIES)
     decided(
         own.view, admission(T, tokens=-60.0, throttle_time_ms=12_000, rejected=["t"]),

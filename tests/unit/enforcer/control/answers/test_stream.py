@@ -3,11 +3,11 @@
 import asyncio
 from collections.abc import Iterator
 from dataclasses import replace
-from typing import Any, cast
+from typing import Any
 
 import orjson
 import pytest
-from admin_api_kit import MemoryStore, parts
+from admin_api_kit import parts, scope_of
 from entity_kit import admission, decided, dispatch, share
 from fastapi import FastAPI
 from waiting_kit import until
@@ -26,11 +26,8 @@ class Listener:
     """One client: what it was sent, and whether it is still there."""
 
     def __init__(self, query: str = "", token: str = "look") -> None:
-        self.scope: dict[str, Any] = {
-            "type": "http", "method": "GET", "path": "/weir/v1/stream", "raw_path": b"/weir/v1/stream",
-            "query_string": query.encode(), "headers": [(b"authorization", b"Bearer " + token.encode())],
-            "client": ("192.0.2.1", 9), "http_version": "1.1", "scheme": "http",
-        }  # fmt: skip
+        token_shown = (b"authorization", b"Bearer " + token.encode())
+        self.scope = scope_of(f"/weir/v1/stream?{query}", "GET", token_shown, address="192.0.2.1")
         self.status = 0
         self.body = b""
         self.left = asyncio.Event()
@@ -176,7 +173,7 @@ async def test_it_goes_by_what_its_token_allows_now(
 
 async def test_decisions_end_where_an_entity_is_not_its_tenants_any_more(made: Parts) -> None:
     """A group that it is detached from: what others use of it is theirs."""
-    held = cast(MemoryStore, made.store).held
+    held = made.store.held
     held |= {"resourcegroups.rg1": {}, "tenants.acme": {"resourcegroup": "rg1"}}
     listener = Listener("law=shares&entity=rg1", token="acme")
     task = opened(made, listener)

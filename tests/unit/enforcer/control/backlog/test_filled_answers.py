@@ -3,7 +3,7 @@
 import time
 from typing import Any
 
-from admin_api_kit import MemoryStore, parts
+from admin_api_kit import parts
 from admin_backlog_kit import T, decision, eviction, report, take
 
 from enforcer.control.backlog.filled_answers import fills
@@ -26,7 +26,6 @@ def filled(made: Parts, path: str, value: Any, topic: str = "t1") -> Any:
 def limited() -> Parts:
     """With a quota of size on the namespace."""
     made = parts()
-    assert isinstance(made.store, MemoryStore)
     made.store.held["namespaces.acme/orders"] = QUOTA
     return made
 

@@ -3,7 +3,6 @@
 from types import SimpleNamespace
 from typing import Any, cast
 
-import orjson
 import pytest
 from entity_kit import (
     TOPIC,
@@ -164,8 +163,16 @@ def test_in_shadow_nobody_waits() -> None:
 def test_decisions_of_candidates_are_read_here_alone() -> None:
     """They stand beside in the console, and nobody goes by them."""
     tried = {**admission(T, **DEBT), "candidate": "tight"}
-    ((_, fields, _),) = decisions_of(Record(orjson.dumps(tried)))  # type: ignore[arg-type]
+    ((_, fields, _),) = decisions_of(Record(tried, ts=T))  # type: ignore[arg-type]
     assert fields["candidate"] == "tight"
+
+
+def test_a_decision_from_far_ahead_is_none() -> None:
+    """An entity would be shown as waiting until then, whatever came; by clocks that differ a little it is."""
+    for ahead_ms, found in ((60_000, 1), (60_001, 0)):
+        ts = T + ahead_ms
+        for said in (admission(ts, **DEBT), dispatch(ts, 25, 2_000), slots(ts, 20), backlog(ts, 1_500)):
+            assert len(decisions_of(Record(said, ts=T))) == found  # type: ignore[arg-type]
 
 
 def test_what_proxies_only_ask_is_nobody() -> None:
