@@ -46,8 +46,8 @@ async def test_what_nobody_takes_is_told_within_the_limit() -> None:
 def collector(folder: Path, cluster: Cluster, topics: Topics, name: str, *options: str) -> Command:
     """A `weir collect kafka` of an installation of its own; the name is that of its files."""
     words = ("collect", "kafka", "--kafka", cluster.kafka.bootstrap, "--metrics", "127.0.0.1:0", *options)
-    sections = {"kafka": {"topic_prefix": topics.prefix}, "collect": {"quotas_from_kafka": False}}
-    return Command(folder / name, *words, **sections)
+    own = {"quotas_from_kafka": False}
+    return Command(folder / name, *words, kafka={"topic_prefix": topics.prefix}, collect=own)
 
 
 @pytest.mark.soak

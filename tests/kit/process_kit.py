@@ -3,7 +3,7 @@
 import json
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -26,15 +26,20 @@ class Command(AbstractContextManager[Any]):
     Args:
         path: of its settings, log and ready file, but for their endings.
         words: the command.
+        before: done by the process before it is the command.
         settings: sections of its settings.
     """
 
-    def __init__(self, path: Path, *words: str, **settings: Any) -> None:
+    def __init__(
+        self, path: Path, *words: str, before: Callable[[], object] | None = None, **settings: Any
+    ) -> None:
         given, self.log, self.ready_file = (Path(f"{path}.{end}") for end in ("yaml", "log", "json"))
         given.write_text(yaml.safe_dump(settings))
         command = [sys.executable, "-m", "weir", *words, "--settings", given, "--ready-file", self.ready_file]
         with self.log.open("wb") as output:
-            self.process = subprocess.Popen([*map(str, command)], stdout=output, stderr=output)
+            self.process = subprocess.Popen(
+                [*map(str, command)], stdout=output, stderr=output, preexec_fn=before
+            )
 
     def __exit__(self, *_: object) -> None:
         self.process.kill()
@@ -99,7 +104,7 @@ def proxy_process(
     """Run one before a cluster; clients are let in when this is entered. It says when it leaves."""
     listen, metrics = (f"127.0.0.1:{free_port()}" for _ in range(2))
     words = ["proxy", "--kafka", cluster.kafka.bootstrap, "--listen", listen, "--metrics", metrics]
-    sections = {"kafka": {"topic_prefix": topics.prefix}, "proxy": settings}
+    sections: dict[str, Any] = {"kafka": {"topic_prefix": topics.prefix}, "proxy": settings}
     with Command(folder / "proxy", *words, "--id", name, **sections) as command:
         proxy = ProxyProcess(command.process, listen, metrics, command.log)
         try:
