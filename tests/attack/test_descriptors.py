@@ -1,20 +1,18 @@
 """File descriptors: a flood of connections leaves the proxy some, and those who left give theirs back."""
 
-import json
 import resource
-import signal
 import socket
-import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 from cluster_kit import Cluster, address, fresh
 from endings_kit import End, creation, reset
+from process_kit import Command
 from proxy_kit import ProxyThread, until
 from stack_kit import series_at
 from wire_client import WireClient
@@ -30,25 +28,13 @@ OWN_SLACK = 16
 @contextmanager
 def proxy_process(cluster: Cluster, tmp_path: Path, hard: int) -> Iterator[tuple[dict[str, Any], Path]]:
     """A proxy in a process that may have so many descriptors, and may open half of them at its start."""
-    ready, log, settings = tmp_path / "ready", tmp_path / "log", tmp_path / "settings.yaml"
-    settings.write_text("proxy:\n  stop_timeout_ms: 500\n")
-    command = [sys.executable, "-m", "weir", "proxy", "--kafka", cluster.kafka.bootstrap]
-    command += ["--listen", "127.0.0.1:0", "--metrics", "127.0.0.1:0", "--ready-file", str(ready)]
-    with log.open("wb") as output:
-        process = subprocess.Popen(
-            [*command, "--settings", str(settings)],
-            stdout=output,
-            stderr=output,
-            preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (hard // 2, hard)),
-        )
-    try:
-        until(ready.exists, what=log.read_text())
-        yield {**json.loads(ready.read_text()), "pid": process.pid}, log
-        process.send_signal(signal.SIGTERM)
-        assert process.wait(10) == 0
-    finally:
-        process.kill()
-        process.wait(5)
+    words = ("--kafka", cluster.kafka.bootstrap, "--listen", "127.0.0.1:0", "--metrics", "127.0.0.1:0")
+    limits = partial(resource.setrlimit, resource.RLIMIT_NOFILE, (hard // 2, hard))
+    own = {"stop_timeout_ms": 500}
+    with Command(tmp_path / "proxy", "proxy", *words, before=limits, proxy=own) as running:
+        yield {**running.ready(), "pid": running.process.pid}, running.log
+        running.process.terminate()
+        assert running.process.wait(10) == 0
 
 
 def spent_s(pid: int) -> float:

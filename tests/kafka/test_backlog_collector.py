@@ -1,6 +1,5 @@
 """`weir collect kafka` on a real broker: its log of actions, its end, and who takes over."""
 
-import json
 import signal
 import subprocess
 import sys
@@ -10,6 +9,7 @@ import orjson
 import pytest
 from cluster_kit import Cluster
 from collector_kit import TOPIC
+from process_kit import Command
 from proxy_kit import until
 from stack_kit import read_all, series_at
 
@@ -43,33 +43,11 @@ async def test_what_nobody_takes_is_told_within_the_limit() -> None:
     log.close()
 
 
-class Collector:
-    """A `weir collect kafka` process of an installation of its own.
-
-    Args:
-        folder: for its settings, log and ready file.
-        cluster: the broker.
-        topics: of the installation.
-        name: of its files.
-    """
-
-    def __init__(self, folder: Path, cluster: Cluster, topics: Topics, name: str, *options: str) -> None:
-        settings, self._ready = folder / f"{name}.yaml", folder / f"{name}.json"
-        self.log = folder / f"{name}.log"
-        settings.write_text(
-            f"kafka: {{topic_prefix: {topics.prefix}}}\ncollect: {{quotas_from_kafka: false}}\n"
-        )
-        words = ["--kafka", cluster.kafka.bootstrap, "--settings", settings, "--ready-file", self._ready]
-        words += ["--metrics", "127.0.0.1:0", *options]
-        command = [sys.executable, "-m", "weir", "collect", "kafka", *words]
-        with self.log.open("wb") as log:
-            self.process = subprocess.Popen([*map(str, command)], stdout=log, stderr=log)
-
-    def ready(self) -> str:
-        """Wait for the first check; where its metrics are."""
-        until(lambda: self._ready.exists() or self.process.poll() is not None, LIMIT_S, "a check")
-        assert self.process.poll() is None, self.log.read_text()
-        return str(json.loads(self._ready.read_text())["metrics"])
+def collector(folder: Path, cluster: Cluster, topics: Topics, name: str, *options: str) -> Command:
+    """A `weir collect kafka` of an installation of its own; the name is that of its files."""
+    words = ("collect", "kafka", "--kafka", cluster.kafka.bootstrap, "--metrics", "127.0.0.1:0", *options)
+    own = {"quotas_from_kafka": False}
+    return Command(folder / name, *words, kafka={"topic_prefix": topics.prefix}, collect=own)
 
 
 @pytest.mark.soak
@@ -80,13 +58,13 @@ def test_the_newest_collector_of_a_cluster_is_the_one(
     cluster.policies.__class__(cluster.kafka.bootstrap, topics).put(
         "broker", {"backlogQuotaCheckIntervalInSeconds": 1}
     )
-    waiting = Collector(tmp_path, cluster, topics, "waiting", "--stand-by")
-    waiting.ready()
-    first = Collector(tmp_path, cluster, topics, "first")
-    first.ready()
+    waiting = collector(tmp_path, cluster, topics, "waiting", "--stand-by")
+    waiting.ready(LIMIT_S)
+    first = collector(tmp_path, cluster, topics, "first")
+    first.ready(LIMIT_S)
     until(lambda: "until that one has been silent for 180 s" in waiting.log.read_text(), what="standing by")
-    second = Collector(tmp_path, cluster, topics, "second")
-    metrics = second.ready()
+    second = collector(tmp_path, cluster, topics, "second")
+    metrics = second.ready(LIMIT_S)["metrics"]
     assert first.process.wait(LIMIT_S) == 3
     assert "another collector has taken over" in first.log.read_text()
 

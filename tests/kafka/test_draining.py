@@ -3,9 +3,6 @@
 Measured figures are printed; docs/operate/kubernetes.md has them.
 """
 
-import signal
-import subprocess
-import sys
 import time
 from collections.abc import Sequence
 from contextlib import ExitStack
@@ -13,10 +10,10 @@ from pathlib import Path
 from typing import Final, Self
 
 import pytest
-import yaml
 from cluster_kit import Cluster, fresh
 from draining_clients import Confluent, Java, Python, Reader, Writer
 from exam_kit import Say
+from process_kit import Command
 from proxy_kit import until
 from stack_kit import new_topics
 from wire_client import WireClient
@@ -47,12 +44,11 @@ class Proxies:
 
     def __init__(self, cluster: Cluster, folder: Path, *, shared: bool) -> None:
         self._folder = folder
-        self._settings = folder / "weir.yaml"
-        self._settings.write_text(yaml.safe_dump({"kafka": {"topic_prefix": cluster.topics.prefix}}))
-        self._words = ["--kafka", cluster.kafka.bootstrap, *(["--worker"] if shared else [])]
+        self._section = {"topic_prefix": cluster.topics.prefix}
+        self._words = ["proxy", "--kafka", cluster.kafka.bootstrap, *(["--worker"] if shared else [])]
         port = free_port()
         self._listen = {name: f"127.0.0.1:{port if shared else free_port()}" for name in ("first", "second")}
-        self._running: dict[str, subprocess.Popen[bytes]] = {}
+        self._running: dict[str, Command] = {}
 
     @property
     def bootstrap(self) -> str:
@@ -65,21 +61,17 @@ class Proxies:
 
     def start(self, name: str) -> None:
         """Until it is ready."""
-        ready = self._folder / f"{name}.json"
-        words = [*self._words, "--settings", str(self._settings), "--id", name, "--ready-file", str(ready)]
-        with (self._folder / f"{name}.log").open("ab") as log:
-            self._running[name] = subprocess.Popen(
-                [sys.executable, "-m", "weir", "proxy", *words, "--listen", self._listen[name]],
-                stdout=log, stderr=log,
-            )  # fmt: skip
-        until(ready.exists, 60, "a proxy is ready")
+        words = (*self._words, "--id", name, "--listen", self._listen[name])
+        self._running[name] = Command(self._folder / name, *words, kafka=self._section)
+        self._running[name].ready()
 
     def drain(self, name: str) -> tuple[int, float]:
         """SIGTERM; its exit status, and how long it took, s."""
         began = time.monotonic()
-        self._running[name].send_signal(signal.SIGTERM)
-        status = self._running[name].wait(ProxySettings().stop_timeout_ms / 1000 + STOP_MORE_S)
-        (self._folder / f"{name}.json").unlink(missing_ok=True)
+        command = self._running[name]
+        command.process.terminate()
+        status = command.process.wait(ProxySettings().stop_timeout_ms / 1000 + STOP_MORE_S)
+        command.ready_file.unlink(missing_ok=True)
         return status, time.monotonic() - began
 
     def __enter__(self) -> Self:
@@ -88,9 +80,8 @@ class Proxies:
         return self
 
     def __exit__(self, *_: object) -> None:
-        for process in self._running.values():
-            process.kill()
-            process.wait(5)
+        for command in self._running.values():
+            command.__exit__()
 
 
 @pytest.mark.parametrize(

@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pytest
 from cluster_kit import LOOPBACK, USERS, address, fresh
-from confluent_kafka import Consumer, Producer
+from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
+from consuming_kit import confluent
 from proxy_kit import ProxyThread, until
 from wire_client import WireClient
 
@@ -70,17 +71,7 @@ def test_traffic_uses_both_ports(proxy: ProxyThread) -> None:
     for number in range(400):
         producer.produce(topic, b"x", partition=number % 4)
     assert producer.flush(20) == 0
-    consumer = Consumer(
-        {"bootstrap.servers": proxy.bootstrap, "group.id": topic, "auto.offset.reset": "earliest"}
-    )
-    consumer.subscribe([topic])
-    read = 0
-    for _ in range(100):
-        read += sum(message.error() is None for message in consumer.consume(100, 0.2))
-        if read == 400:
-            break
-    consumer.close()
-    assert read == 400
+    assert len(confluent(proxy.bootstrap, topic, topic, 400)) == 400
 
 
 @pytest.mark.soak

@@ -1,20 +1,15 @@
 """Processes that come and go: under a name that is taken, after kill -9, and while the job is away."""
 
-import json
 import signal
-import subprocess
 import time
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 from broker_fixtures import apart, serving
 from cluster_kit import Cluster, fresh
-from process_kit import weir_proxy
+from process_kit import Command
 from proxy_kit import Decider, ProxyThread, until
 from stack_kit import series_at
 from wire_client import WireClient, errors
@@ -29,53 +24,30 @@ QUOTA = {"controller_mutation_rate": 0.05, "controller_mutation_burst": 20}
 START_S = 60.0
 
 
-@dataclass(frozen=True)
-class Command:
-    """`weir proxy` as it was started.
+class Proxy(Command):
+    """`weir proxy` of a cluster.
 
     Attributes:
-        process: the command.
         listen: where clients connect to.
-        ready_file: what it writes when it decides.
-        log: what it says.
     """
 
-    process: subprocess.Popen[bytes]
-    listen: str
-    ready_file: Path
-    log: Path
-
-    def ready(self) -> dict[str, Any]:
-        """What it says of itself, once it does."""
-        until(self.ready_file.exists, START_S, f"the ready file; {self.log.read_text()}")
-        said: dict[str, Any] = json.loads(self.ready_file.read_text())
-        return said
+    def __init__(self, cluster: Cluster, path: Path, name: str) -> None:
+        self.listen = f"127.0.0.1:{free_port()}"
+        words = ["--kafka", cluster.kafka.bootstrap, "--listen", self.listen, "--metrics", "127.0.0.1:0"]
+        super().__init__(path, "proxy", *words, "--id", name, kafka={"topic_prefix": cluster.topics.prefix})
 
     def metric(self, name: str) -> float:
         """One of its series."""
         return series_at(self.ready()["metrics"])[f"weir_proxy_{name}"]
 
 
-@contextmanager
-def started(cluster: Cluster, folder: Path, name: str) -> Iterator[Command]:
-    """One more of this name; killed in the end."""
-    folder.mkdir()
-    settings, ready, log = (folder / file for file in ("weir.yaml", "ready.json", "log"))
-    settings.write_text(yaml.safe_dump({"kafka": {"topic_prefix": cluster.topics.prefix}}))
-    listen = f"127.0.0.1:{free_port()}"
-    words = ["--kafka", cluster.kafka.bootstrap, "--settings", str(settings), "--listen", listen]
-    words += ["--id", name, "--metrics", "127.0.0.1:0", "--ready-file", str(ready)]
-    with weir_proxy(*words, log=log) as process:
-        yield Command(process, listen, ready, log)
-
-
 @pytest.mark.soak
 def test_a_name_that_is_taken(cluster: Cluster, tmp_path: Path) -> None:
     """Who has it goes on, who comes later ends and says what to do; who was killed comes back under it."""
     with apart(cluster, "taken") as own, ExitStack() as running:
-        first = running.enter_context(started(own, tmp_path / "first", "edge"))
+        first = running.enter_context(Proxy(own, tmp_path / "first", "edge"))
         assert first.ready()["job"] == HERE and first.metric("same_name_total") == 0
-        with started(own, tmp_path / "second", "edge") as second:
+        with Proxy(own, tmp_path / "second", "edge") as second:
             assert second.process.wait(START_S) == 1
             last = second.log.read_text().splitlines()[-1]
             assert "another process is 'edge'" in last and "--id" in last
@@ -85,7 +57,7 @@ def test_a_name_that_is_taken(cluster: Cluster, tmp_path: Path) -> None:
         until(lambda: first.metric("proxies_alive") == 1, what="it has left")
         first.process.send_signal(signal.SIGKILL)
         first.process.wait(5)
-        again = running.enter_context(started(own, tmp_path / "again", "edge"))
+        again = running.enter_context(Proxy(own, tmp_path / "again", "edge"))
         assert again.ready()["job"] == HERE and again.metric("same_name_total") == 0
         until(lambda: again.metric("proxies_alive") == 1, what="it counts itself once")
 
@@ -114,7 +86,7 @@ def test_a_proxy_that_starts_while_the_job_is_away(cluster: Cluster, tmp_path: P
         own.limit(before, name, **QUOTA)
         assert set(errors(client.create({f"{name}-{n}": 1 for n in range(15)})).values()) == {0}
         until(lambda: own.decider.decisions, what="it is decided")
-    with started(own, tmp_path / "proxy", "after") as proxy:
+    with Proxy(own, tmp_path / "proxy", "after") as proxy:
         assert proxy.ready()["job"] == AWAY and proxy.metric("alone") == 1
         assert main(["healthy", str(proxy.ready_file)]) == DONE
         assert "without the job" in capsys.readouterr().out

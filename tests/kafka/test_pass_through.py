@@ -4,16 +4,15 @@ import asyncio
 import time
 import uuid
 from collections.abc import Callable
-from contextlib import closing
 from functools import partial
 from random import Random
-from typing import Any
 
 import pytest
-from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
+from aiokafka import AIOKafkaProducer
 from cluster_kit import Cluster, fresh
-from confluent_kafka import Consumer, Producer, TopicCollection
+from confluent_kafka import Producer, TopicCollection
 from confluent_kafka.admin import AdminClient
+from consuming_kit import aio, confluent
 from kafka import KafkaConsumer, KafkaProducer
 from kafka.protocol.consumer import FetchRequest
 from kafka.protocol.metadata import metadata
@@ -27,23 +26,6 @@ from enforcer.core.settings import AutoCreation
 from enforcer.host.moving import Mover
 
 COUNT = 2_000
-
-
-def consumed_by_confluent(bootstrap: str, topic: str, count: int, **more: Any) -> int:
-    """How many records a confluent consumer group reads, up to `count`."""
-    consumer = Consumer(
-        {"bootstrap.servers": bootstrap, "group.id": fresh("group"), "auto.offset.reset": "earliest", **more}
-    )
-    consumer.subscribe([topic])
-    seen = 0
-    with closing(consumer):
-        for _ in range(200):
-            for message in consumer.consume(500, 0.1):
-                assert message.error() is None
-                seen += 1
-            if seen >= count:
-                break
-    return seen
 
 
 def test_kafka_python(cluster: Cluster, proxy: ProxyThread) -> None:
@@ -75,7 +57,7 @@ def test_librdkafka(cluster: Cluster, proxy: ProxyThread, acks: str) -> None:
     assert producer.flush(10) == 0
     assert producer.list_topics(topic, timeout=10).topics[topic].partitions
     wanted = COUNT + 1
-    assert consumed_by_confluent(proxy.bootstrap, topic, wanted) >= wanted * (0.9 if acks == "0" else 1)
+    assert len(confluent(proxy.bootstrap, topic, topic, wanted)) >= wanted * (0.9 if acks == "0" else 1)
 
 
 def test_librdkafka_transactions(cluster: Cluster, proxy: ProxyThread) -> None:
@@ -91,30 +73,22 @@ def test_librdkafka_transactions(cluster: Cluster, proxy: ProxyThread) -> None:
             producer.abort_transaction(20)
         else:
             producer.commit_transaction(20)
-    assert consumed_by_confluent(proxy.bootstrap, topic, 20) == 20
+    assert len(confluent(proxy.bootstrap, topic, topic, 20)) == 20
 
 
 def test_aiokafka(cluster: Cluster, proxy: ProxyThread) -> None:
     """aiokafka, with its old versions, produces and consumes."""
     topic = fresh("aiokafka")
 
-    async def work() -> int:
+    async def work() -> None:
         producer = AIOKafkaProducer(bootstrap_servers=proxy.bootstrap)
         await producer.start()
         for number in range(200):
             await producer.send(topic, b"%d" % number)
         await producer.stop()
-        consumer = AIOKafkaConsumer(
-            topic, bootstrap_servers=proxy.bootstrap, group_id=topic, auto_offset_reset="earliest"
-        )
-        await consumer.start()
-        try:
-            async with asyncio.timeout(20):
-                return len([await consumer.getone() for _ in range(200)])
-        finally:
-            await consumer.stop()
 
-    assert asyncio.run(work()) == 200
+    asyncio.run(work())
+    assert len(aio(proxy.bootstrap, topic, topic, 200)) == 200
 
 
 def test_large_records_both_ways(cluster: Cluster, proxy: ProxyThread) -> None:
@@ -124,7 +98,7 @@ def test_large_records_both_ways(cluster: Cluster, proxy: ProxyThread) -> None:
     for number in range(30):
         producer.produce(topic, bytes([number]) * 900_000)
     assert producer.flush(20) == 0
-    assert consumed_by_confluent(proxy.bootstrap, topic, 30) == 30
+    assert len(confluent(proxy.bootstrap, topic, topic, 30)) == 30
 
 
 def test_a_slow_reader_gets_every_byte(cluster: Cluster, proxy: ProxyThread) -> None:

@@ -3,7 +3,6 @@
 import os
 import signal
 import subprocess
-import threading
 import time
 from contextlib import closing
 from pathlib import Path
@@ -15,6 +14,7 @@ from confluent_kafka import KafkaError, Producer
 from kafka import KafkaProducer
 from process_kit import weir_proxy
 from proxy_kit import until
+from threaded import Threaded
 
 from weir.jars.java import java_command
 from weir.stack.kafka import free_port
@@ -22,25 +22,20 @@ from weir.stack.kafka import free_port
 pytestmark = pytest.mark.soak
 
 
-class Flapping:
+class Flapping(Threaded):
     """Puts a topic beyond its quota and inside again, until it is left."""
 
     def __init__(self, world: World, topic: str, period_s: float) -> None:
+        super().__init__(self._run)
         self._world, self._topic, self._period_s = world, topic, period_s
-        self._stop = threading.Event()
-        self._thread = threading.Thread(target=self._run)
-
-    def __enter__(self) -> None:
-        self._thread.start()
 
     def __exit__(self, *_: object) -> None:
-        self._stop.set()
-        self._thread.join()
+        super().__exit__()
         self._world.writer.say(full(self._topic), 0)
 
     def _run(self) -> None:
         size = 10_240
-        while not self._stop.wait(self._period_s):
+        while not self._stopping.wait(self._period_s):
             self._world.writer.say(full(self._topic), size)
             size = 10_240 - size
 

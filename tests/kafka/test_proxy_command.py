@@ -1,6 +1,5 @@
 """`weir proxy` as a process: ready file, metrics, stop (docs/contract.md 4)."""
 
-import json
 import signal
 import time
 import urllib.request
@@ -8,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from cluster_kit import Cluster, address
-from process_kit import weir_proxy
+from process_kit import Command, weir_proxy
 from proxy_kit import until
 from wire_client import WireClient
 
@@ -17,12 +16,11 @@ from weir.stack.kafka import free_port
 
 def test_it_gets_ready_serves_and_stops(cluster: Cluster, tmp_path: Path) -> None:
     """The ready file tells addresses that work; SIGTERM ends it with status 0 and clients are closed."""
-    ready_file, port = tmp_path / "ready.json", free_port()
+    port = free_port()
     options = ["--kafka", cluster.kafka.bootstrap, "--listen", f"127.0.0.1:{port}"]
-    options += ["--metrics", "127.0.0.1:0", "--ready-file", str(ready_file), "--id", "command"]
-    with weir_proxy(*options, log=tmp_path / "log") as process:
-        until(ready_file.exists, what="the ready file")
-        ready = json.loads(ready_file.read_text())
+    options += ["--metrics", "127.0.0.1:0", "--id", "command"]
+    with Command(tmp_path / "proxy", "proxy", *options) as command:
+        ready, process = command.ready(20.0), command.process
         assert ready["pid"] == process.pid and address(ready["listen"]) == ("127.0.0.1", port)
         # The port of a broker follows from its id, so a restarted proxy has it again.
         assert ready["brokers"] == {"1": f"127.0.0.1:{port + 2}"}

@@ -1,6 +1,5 @@
 """`weir proxy --workers`: one port, several processes, none of which takes the others down."""
 
-import json
 import os
 import re
 import signal
@@ -11,7 +10,7 @@ from typing import Any
 
 import pytest
 from cluster_kit import Cluster
-from process_kit import weir_proxy
+from process_kit import Command, weir_proxy
 from proxy_kit import until
 from stack_kit import series_at
 from wire_client import WireClient
@@ -26,22 +25,14 @@ def clients_of(worker: dict[str, Any]) -> float:
     return series_at(worker["metrics"])["weir_proxy_connections"]
 
 
-def worker_of(ready_file: Path) -> dict[str, Any]:
-    """The first worker, as the ready file says."""
-    first: dict[str, Any] = json.loads(ready_file.read_text())["workers"][0]
-    return first
-
-
 @pytest.mark.soak
 def test_workers_share_a_port(cluster: Cluster, tmp_path: Path) -> None:
     """Both serve clients; kill -9 of one ends its clients only, is said, and it comes back; TERM ends all."""
-    ready_file, log, port = tmp_path / "ready.json", tmp_path / "log", free_port()
+    port = free_port()
     options = ["--kafka", cluster.kafka.bootstrap, "--listen", f"127.0.0.1:{port}", "--workers", "2"]
-    options += ["--metrics", "127.0.0.1:0", "--ready-file", str(ready_file), "--id", "shared"]
-    with ExitStack() as running:
-        process = running.enter_context(weir_proxy(*options, log=log))
-        until(ready_file.exists, what="the ready file")
-        ready = json.loads(ready_file.read_text())
+    options += ["--metrics", "127.0.0.1:0", "--id", "shared"]
+    with Command(tmp_path / "proxy", "proxy", *options) as command, ExitStack() as running:
+        ready, process, log = command.ready(20.0), command.process, command.log
         first, second = ready["workers"]
         assert ready["pid"] == process.pid and ready["listen"] == f"127.0.0.1:{port}"
         assert first["brokers"] == second["brokers"] == {"1": f"127.0.0.1:{port + 2}"}
@@ -56,7 +47,7 @@ def test_workers_share_a_port(cluster: Cluster, tmp_path: Path) -> None:
         for _ in range(CLIENTS):
             with WireClient(ready["listen"]) as client:
                 assert client.metadata([]).brokers
-        until(lambda: worker_of(ready_file)["pid"] != first["pid"], what="another one")
+        until(lambda: command.ready()["workers"][0]["pid"] != first["pid"], what="another one")
         process.send_signal(signal.SIGTERM)
         assert process.wait(20) == 0
         with pytest.raises(OSError, match="refused"):

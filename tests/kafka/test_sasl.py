@@ -48,13 +48,9 @@ def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
 @pytest.fixture(scope="module")
 def brokers(authority: Authority, tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalKafka]:
     """A broker whose second listener speaks SASL over TLS."""
-    pair = authority.issue("localhost")
-    store = tmp_path_factory.mktemp("store") / "broker.pem"
-    store.write_text(Path(pair.key).read_text() + Path(pair.certificate).read_text())
     listener, bearer = "listener.name.sasl", f'{BEARER_MODULE} required unsecuredLoginStringClaim_sub="k";'
     properties = {
-        "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT,SASL:SASL_SSL",
-        f"{listener}.ssl.keystore.type": "PEM", f"{listener}.ssl.keystore.location": str(store),
+        **authority.listener(),
         f"{listener}.sasl.enabled.mechanisms": ",".join(MECHANISMS),
         f"{listener}.oauthbearer.sasl.jaas.config": bearer,
         f"{listener}.oauthbearer.connections.max.reauth.ms": str(LIFETIME_S * 1000),

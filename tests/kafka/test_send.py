@@ -8,7 +8,6 @@ from typing import Any
 import orjson
 import pytest
 from cluster_kit import Cluster
-from confluent_kafka import Consumer, TopicPartition
 
 from streaming.contract.topics import Topics
 from weir.cli import main
@@ -20,18 +19,10 @@ EXAMPLES = Path(__file__).resolve().parents[2] / "conf" / "examples"
 
 def keyed(cluster: Cluster, topic: str) -> list[tuple[str, Any]]:
     """What stands on a topic: key, and the event or the bytes that are none."""
-    reader = TopicReader(cluster.kafka.bootstrap, {})
-    (span,) = reader.spans(topic, 0, None)
-    reader.close()
-    consumer = Consumer({"bootstrap.servers": cluster.kafka.bootstrap, "group.id": "test-send"})
-    consumer.assign([TopicPartition(topic, 0, 0)])
-    found: list[tuple[str, Any]] = []
-    with closing(consumer):
-        for message in consumer.consume(span.end, 10) if span.end else ():
-            value = message.value() or b""
-            event = orjson.loads(value) if value.startswith(b"{") else value
-            found.append(((message.key() or b"").decode(), event))
-    return found
+    with closing(TopicReader(cluster.kafka.bootstrap, {})) as reader:
+        there = [message for span in reader.spans(topic) for message in reader.messages(span)]
+    pairs = [((message.key() or b"").decode(), message.value() or b"") for message in there]
+    return [(key, orjson.loads(value) if value.startswith(b"{") else value) for key, value in pairs]
 
 
 def test_the_examples_arrive_by_key_and_in_order(

@@ -8,13 +8,14 @@ from typing import Any
 import pytest
 from broker_fixtures import own_cluster, serving
 from cluster_kit import Cluster, fresh
-from confluent_kafka import Consumer, Producer
-from kafka import KafkaConsumer, KafkaProducer
+from confluent_kafka import Producer
+from consuming_kit import Arrivals, confluent, kafka_python
+from kafka import KafkaProducer
 from kafka.protocol.consumer import FetchResponse
 from kafka.protocol.producer import ProduceResponse
 from kafka_kit import decode
 from proxy_kit import Decider, ProxyThread, until
-from stack_kit import new_topics
+from stack_kit import new_topics, put, read_all
 from traffic_kit import batch, fetch_request, produce, produce_by_id
 from wire_client import WireClient, metadata_request
 
@@ -90,10 +91,7 @@ def used(proxy: ProxyThread, topic: str) -> list[int]:
 
 def confluent_produce(bootstrap: str, topic: str, count: int) -> None:
     """librdkafka: Produce by name, or by id where it can."""
-    producer = Producer({"bootstrap.servers": bootstrap, "linger.ms": "5", "log_level": "0"})
-    for _ in range(count):
-        producer.produce(topic, value=b"x" * 100)
-    assert producer.flush(30) == 0
+    put(bootstrap, topic, *[b"x" * 100] * count)
 
 
 def python_produce(bootstrap: str, topic: str, count: int) -> None:
@@ -103,28 +101,6 @@ def python_produce(bootstrap: str, topic: str, count: int) -> None:
         producer.send(topic, b"x" * 100)
     producer.flush(30)
     producer.close(5)
-
-
-def confluent_consume(bootstrap: str, topic: str, count: int) -> None:
-    """librdkafka."""
-    settings = {"bootstrap.servers": bootstrap, "group.id": fresh("c"), "auto.offset.reset": "earliest"}
-    consumer = Consumer(settings)
-    consumer.subscribe([topic])
-    deadline = time.monotonic() + 40
-    while count > 0:
-        count -= consumer.poll(1.0) is not None
-        assert time.monotonic() < deadline
-    consumer.close()
-
-
-def python_consume(bootstrap: str, topic: str, count: int) -> None:
-    """kafka-python."""
-    consumer = KafkaConsumer(topic, bootstrap_servers=bootstrap, auto_offset_reset="earliest", group_id=None)
-    deadline = time.monotonic() + 40
-    while count > 0:
-        count -= sum(len(records) for records in consumer.poll(1_000).values())
-        assert time.monotonic() < deadline
-    consumer.close()
 
 
 @pytest.mark.parametrize("write", [confluent_produce, python_produce])
@@ -140,15 +116,15 @@ def test_every_producer_is_counted(
     assert 500 * 100 < size < 500 * 190
 
 
-@pytest.mark.parametrize("read", [confluent_consume, python_consume])
+@pytest.mark.parametrize("read", [confluent, kafka_python])
 def test_every_consumer_is_counted(
-    cluster: Cluster, proxy: ProxyThread, group: Callable[..., str], read: Callable[[str, str, int], None]
+    cluster: Cluster, proxy: ProxyThread, group: Callable[..., str], read: Callable[..., Arrivals]
 ) -> None:
     """At least what it got: a client may fetch a batch twice, or drop the head of one."""
     topic = group(dispatchRateInMsgs=1_000_000)
     metered(proxy, topic)
     confluent_produce(cluster.kafka.bootstrap, topic, 500)
-    read(proxy.bootstrap, topic, 500)
+    assert len(read(proxy.bootstrap, fresh("c"), topic, 500)) >= 500
     assert 500 <= used(proxy, topic)[2] <= 1_000
     assert used(proxy, topic)[0] == 0
 
@@ -326,13 +302,7 @@ def test_a_namespace_moves_and_is_detached_under_load(
             until(lambda path=path, value=value: proxy.entries.get(path) == value, what="the move")
     assert used(proxy, topic)[0] == 101
     assert used(proxy, other)[0] == 100
-    consumer = KafkaConsumer(topic, bootstrap_servers=cluster.kafka.bootstrap, auto_offset_reset="earliest")
-    values: list[bytes] = []
-    deadline = time.monotonic() + 20
-    while len(values) < 300 and time.monotonic() < deadline:
-        values += [record.value for part in consumer.poll(500).values() for record in part]
-    consumer.close()
-    assert values == [b"%d" % number for number in range(300)]
+    assert read_all(cluster.kafka.bootstrap, topic) == [b"%d" % number for number in range(300)]
 
 
 def test_metrics_of_a_group(proxy: ProxyThread, group: Callable[..., str]) -> None:

@@ -252,15 +252,10 @@ def test_half_open_clients_keep_nobody_out(secured: Secured, authority: Authorit
 @pytest.fixture(scope="module")
 def tls_brokers(authority: Authority, tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalKafka]:
     """A broker whose second listener speaks SASL over TLS, and demands a certificate."""
-    pair = authority.issue("localhost")
-    store = tmp_path_factory.mktemp("store") / "broker.pem"
-    store.write_text(Path(pair.key).read_text() + Path(pair.certificate).read_text())
     listener = "listener.name.sasl.ssl"
     properties = {
-        "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT,SASL:SASL_SSL",
-        f"{listener}.keystore.type": "PEM", f"{listener}.keystore.location": str(store),
-        f"{listener}.truststore.type": "PEM", f"{listener}.truststore.location": authority.ca,
-        f"{listener}.client.auth": "required",
+        **authority.listener(), f"{listener}.truststore.type": "PEM",
+        f"{listener}.truststore.location": authority.ca, f"{listener}.client.auth": "required",
     }  # fmt: skip
     folder = tmp_path_factory.mktemp("tls-kafka")
     with LocalKafka(folder, sasl=USERS, properties=properties, advertise="localhost") as kafka:

@@ -2,8 +2,6 @@
 
 import json
 import subprocess
-import sys
-import time
 from atexit import register
 from collections.abc import Mapping
 from contextlib import closing
@@ -14,6 +12,8 @@ from tempfile import mkdtemp
 from typing import Any, Self
 from urllib.parse import urlsplit
 
+from process_kit import Command
+
 from weir.jars.java import java_command
 
 START_LIMIT_S = 30.0
@@ -23,7 +23,7 @@ TOOL_LIMIT_S = 60.0
 
 
 class Admin:
-    """One running `weir admin`; a context manager.
+    """A `weir admin` that is started; a context manager within which it is ready.
 
     Args:
         bootstrap: the cluster.
@@ -44,15 +44,9 @@ class Admin:
         **settings: Any,
     ) -> None:
         folder.mkdir()
-        self._ready_file, self._log = folder / "ready.json", folder / "log"
-        config = folder / "weir.yaml"
-        config.write_text(json.dumps({"kafka": {"topic_prefix": prefix, **(kafka or {})}, "admin": settings}))
-        self._command = [
-            sys.executable, "-m", "weir", "admin", "--kafka", bootstrap, "--listen", "127.0.0.1:0",
-            "--metrics", "127.0.0.1:0", "--settings", str(config), *words,
-            "--ready-file", str(self._ready_file),
-        ]  # fmt: skip
-        self._process: subprocess.Popen[bytes] | None = None
+        given = ("--kafka", bootstrap, "--listen", "127.0.0.1:0", "--metrics", "127.0.0.1:0", *words)
+        sections: dict[str, Any] = {"kafka": {"topic_prefix": prefix, **(kafka or {})}, "admin": settings}
+        self._folder, self._running = folder, Command(folder / "admin", "admin", *given, **sections)
         self.ready: dict[str, Any] = {}
 
     @property
@@ -63,7 +57,7 @@ class Admin:
     @property
     def log(self) -> str:
         """What it said."""
-        return self._log.read_text()
+        return self._running.log.read_text()
 
     def ask(
         self, method: str, path: str, body: Any = None, token: str | None = None,
@@ -83,27 +77,17 @@ class Admin:
 
     def run(self, *words: str) -> str:
         """What `pulsar_admin` says, or that and why it failed."""
-        done = pulsar_admin(self._log.parent, self.url, *words)
+        done = pulsar_admin(self._folder, self.url, *words)
         return done.stdout.strip() if done.returncode == 0 else f"failed: {done.stderr}"
 
     def __enter__(self) -> Self:
-        with self._log.open("wb") as log:
-            self._process = subprocess.Popen(self._command, stdout=log, stderr=log)
-        deadline = time.monotonic() + START_LIMIT_S
-        while not self._ready_file.exists():
-            assert self._process.poll() is None and time.monotonic() < deadline, self.log
-            time.sleep(0.05)
-        self.ready = json.loads(self._ready_file.read_text())
+        self.ready = self._running.ready(START_LIMIT_S)
         return self
 
     def __exit__(self, *_: object) -> None:
-        assert self._process is not None
-        self._process.terminate()
-        try:
-            assert self._process.wait(STOP_LIMIT_S) == 0, self.log
-        finally:
-            self._process.kill()
-            self._process.wait()
+        with self._running:
+            self._running.process.terminate()
+            assert self._running.process.wait(STOP_LIMIT_S) == 0, self.log
 
 
 _TOOLS_CLASSES = Path(mkdtemp(prefix="weir-pulsar-admin-")) / "classes.jsa"

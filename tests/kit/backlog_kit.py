@@ -6,9 +6,10 @@ from typing import Any
 
 import orjson
 from cluster_kit import Cluster
-from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka import Producer
 from counted_kit import full_name as full
 from proxy_kit import WAIT_S, PolicyWriter, ProxyThread, until
+from stack_kit import read_all
 
 from enforcer.laws.backlog.blocks import Blocks
 from streaming.contract.backlog.decisions import BacklogDecision
@@ -71,18 +72,8 @@ class BacklogWriter:
 
     def actions(self, topic: str) -> list[dict[str, Any]]:
         """The actions logged about a topic, in order."""
-        consumer = Consumer(
-            {"bootstrap.servers": self.bootstrap, "group.id": "actions", "enable.auto.commit": "false",
-             "enable.partition.eof": "true", "log_level": "0"}
-        )  # fmt: skip
-        consumer.assign([TopicPartition(self.topics.decisions, 0, 0)])
-        found = []
-        while (message := consumer.poll(WAIT_S)) is not None and message.error() is None:
-            said = orjson.loads(message.value() or b"{}")
-            if said["type"] == "backlog_action" and said["topic"] == topic:
-                found.append(said)
-        consumer.close()
-        return found
+        found = map(orjson.loads, read_all(self.bootstrap, self.topics.decisions))
+        return [said for said in found if said["type"] == "backlog_action" and said["topic"] == topic]
 
 
 def until_blocked(proxy: ProxyThread, topic: str, *, blocked: bool = True) -> None:

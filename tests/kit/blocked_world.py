@@ -6,9 +6,9 @@ from typing import Any
 
 from backlog_kit import HOLD, BacklogWriter, full, now_ms, until_blocked
 from cluster_kit import Cluster, fresh
-from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
-from confluent_kafka.admin import AdminClient, NewTopic
+from confluent_kafka import KafkaError, Producer
 from proxy_kit import ProxyThread, until
+from stack_kit import new_topics, records
 
 from streaming.contract.topics import Topics
 
@@ -21,7 +21,6 @@ class World:
     def __init__(self, cluster: Cluster, topics: Topics, stack: ExitStack) -> None:
         self.cluster, self.topics, self._stack = cluster, topics, stack
         self.writer = BacklogWriter(cluster, topics)
-        self._admin = AdminClient({"bootstrap.servers": cluster.kafka.bootstrap})
 
     def proxy(self, **settings: Any) -> ProxyThread:
         """A proxy of it."""
@@ -31,7 +30,7 @@ class World:
     def topic(self, partitions: int = 1) -> str:
         """A new topic."""
         name = fresh("backlog")
-        self._admin.create_topics([NewTopic(name, partitions, 1)])[name].result(20)
+        new_topics(self.cluster.kafka.bootstrap, name, partitions=partitions)
         return name
 
     def block(self, proxy: ProxyThread, topic: str, policy: str = HOLD) -> None:
@@ -48,16 +47,8 @@ class World:
 
     def read(self, topic: str, partition: int = 0) -> list[str]:
         """What stands in a partition."""
-        consumer = Consumer(
-            {"bootstrap.servers": self.cluster.kafka.bootstrap, "group.id": "reader", "log_level": "0",
-             "enable.partition.eof": "true", "enable.auto.commit": "false"}
-        )  # fmt: skip
-        consumer.assign([TopicPartition(topic, partition, 0)])
-        found = []
-        while (message := consumer.poll(20)) is not None and message.error() is None:
-            found.append((message.value() or b"").decode())
-        consumer.close()
-        return found
+        there = records(self.cluster.kafka.bootstrap, topic)
+        return [record.value.decode() for record in there if record.partition == partition]
 
     def knows(self, proxy: ProxyThread, topic: str) -> bool:
         """Whether a proxy has read the policy of a topic."""

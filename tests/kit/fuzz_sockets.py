@@ -76,10 +76,6 @@ class FakeSocket(asyncio.Transport):
         if self.peer is not None:
             self.peer.take(bytes(data))
 
-    def writelines(self, list_of_data: Any) -> None:
-        """asyncio.WriteTransport."""
-        self.write(b"".join(list_of_data))
-
     def close(self) -> None:
         """asyncio.BaseTransport; what was written leaves first."""
         self.closed = True
@@ -91,13 +87,6 @@ class FakeSocket(asyncio.Transport):
         """asyncio.BaseTransport."""
         return self.closed
 
-    def write_eof(self) -> None:
-        """asyncio.WriteTransport."""
-
-    def can_write_eof(self) -> bool:
-        """asyncio.WriteTransport."""
-        return True
-
     def pause_reading(self) -> None:
         """asyncio.ReadTransport."""
         self.reading = False
@@ -107,10 +96,6 @@ class FakeSocket(asyncio.Transport):
         self.reading = True
         if self.peer is not None:
             self._loop.call_soon(self.peer.deliver)
-
-    def is_reading(self) -> bool:
-        """asyncio.ReadTransport."""
-        return self.reading
 
     def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
         """asyncio.WriteTransport."""

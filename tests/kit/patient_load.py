@@ -1,11 +1,10 @@
-"""Producers that never tire of waiting for an answer, and all that they have written."""
+"""Producers that never tire of waiting for an answer."""
 
 import threading
 import time
 from typing import Any
 
-from cluster_kit import fresh
-from confluent_kafka import Consumer, Producer
+from confluent_kafka import Producer
 
 PATIENCE_S = 120.0
 """Without any record for so long it is given up: a busy machine may keep its broker waiting for a while."""
@@ -54,24 +53,3 @@ class Load:
         self.arrived_s = time.monotonic()
         if error:
             self.failed.append(error)
-
-
-def read_all(bootstrap: str, topic: str, count: int) -> list[int]:
-    """What stands in a topic, once so much does; waits a little for more."""
-    consumer = Consumer(
-        {"bootstrap.servers": bootstrap, "group.id": fresh("reader"), "auto.offset.reset": "earliest",
-         "log_level": "0"}
-    )  # fmt: skip
-    consumer.subscribe([topic])
-    found: list[int] = []
-    newest_s = time.monotonic()
-    while time.monotonic() - newest_s < PATIENCE_S:
-        messages = consumer.consume(1_000, 1.0)
-        came = [int(message.value()) for message in messages if message.error() is None]
-        if came:
-            newest_s = time.monotonic()
-            found += came
-        if not messages and len(found) >= count:
-            break
-    consumer.close()
-    return found

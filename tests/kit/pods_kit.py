@@ -1,6 +1,5 @@
 """Several proxies behind one address: workers of one command, or two behind a Service's stand-in."""
 
-import json
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -8,7 +7,7 @@ from typing import Any, Final
 
 from cluster_kit import fresh
 from path_kit import SpreadPath
-from process_kit import weir_proxy
+from process_kit import Command
 from proxy_kit import until
 from stack_kit import series_at
 
@@ -53,14 +52,10 @@ def pods(kafka: str, folder: Path) -> Iterator[list[str]]:
 
 def _start(running: ExitStack, kafka: str, folder: Path, name: str, *words: str) -> dict[str, Any]:
     """A proxy, until it is ready; what it says then."""
-    ready, log = folder / f"{name}.json", folder / f"{name}.log"
-    options = [
-        "--kafka", kafka, "--id", fresh(name), "--metrics", f"{_SERVICE}:0", "--ready-file", str(ready),
-    ]  # fmt: skip
-    running.enter_context(weir_proxy(*options, *words, log=log))
-    until(ready.exists, _START_S, f"ready; see {log}")
-    said: dict[str, Any] = json.loads(ready.read_text())
-    return said
+    options = ("--kafka", kafka, "--id", fresh(name), "--metrics", f"{_SERVICE}:0")
+    started = Command(folder / name, "proxy", *options, *words)
+    running.enter_context(started)
+    return started.ready(_START_S)
 
 
 def _await_each_other(ready: Sequence[dict[str, Any]]) -> None:

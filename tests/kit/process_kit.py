@@ -1,9 +1,10 @@
-"""`weir proxy` as a process of its own, and what it looks like from outside: memory, metrics, addresses."""
+"""Weir's commands as processes, and what a proxy looks like from outside: memory, metrics, addresses."""
 
+import json
 import subprocess
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,39 @@ from streaming.contract.topics import Topics
 from weir.stack.kafka import free_port
 
 MIB = 1 << 20
+
+
+class Command(AbstractContextManager[Any]):
+    """A command that runs until it is told to end, or its context is over.
+
+    Args:
+        path: of its settings, log and ready file, but for their endings.
+        words: the command.
+        before: done by the process before it is the command.
+        settings: sections of its settings.
+    """
+
+    def __init__(
+        self, path: Path, *words: str, before: Callable[[], object] | None = None, **settings: Any
+    ) -> None:
+        given, self.log, self.ready_file = (Path(f"{path}.{end}") for end in ("yaml", "log", "json"))
+        given.write_text(yaml.safe_dump(settings))
+        command = [sys.executable, "-m", "weir", *words, "--settings", given, "--ready-file", self.ready_file]
+        with self.log.open("wb") as output:
+            self.process = subprocess.Popen(
+                [*map(str, command)], stdout=output, stderr=output, preexec_fn=before
+            )
+
+    def __exit__(self, *_: object) -> None:
+        self.process.kill()
+        self.process.wait(5)
+
+    def ready(self, limit_s: float = 60.0) -> dict[str, Any]:
+        """What it says of itself, once it does."""
+        until(lambda: self.ready_file.exists() or self.process.poll() is not None, limit_s, "a ready file")
+        assert self.process.poll() is None, self.log.read_text()
+        said: dict[str, Any] = json.loads(self.ready_file.read_text())
+        return said
 
 
 class ProxyProcess:
@@ -68,20 +102,18 @@ def proxy_process(
     cluster: Cluster, folder: Path, topics: Topics, name: str = "process", **settings: Any
 ) -> Iterator[ProxyProcess]:
     """Run one before a cluster; clients are let in when this is entered. It says when it leaves."""
-    log, listen, metrics = folder / "proxy.log", *(f"127.0.0.1:{free_port()}" for _ in range(2))
-    given = folder / "weir.yaml"
-    given.write_text(yaml.safe_dump({"kafka": {"topic_prefix": topics.prefix}, "proxy": settings}))
-    options = ["--kafka", cluster.kafka.bootstrap, "--settings", str(given)]
-    options += ["--listen", listen, "--metrics", metrics, "--id", name]
-    with weir_proxy(*options, log=log) as process:
-        proxy = ProxyProcess(process, listen, metrics, log)
+    listen, metrics = (f"127.0.0.1:{free_port()}" for _ in range(2))
+    words = ["proxy", "--kafka", cluster.kafka.bootstrap, "--listen", listen, "--metrics", metrics]
+    sections: dict[str, Any] = {"kafka": {"topic_prefix": topics.prefix}, "proxy": settings}
+    with Command(folder / "proxy", *words, "--id", name, **sections) as command:
+        proxy = ProxyProcess(command.process, listen, metrics, command.log)
         try:
             until(proxy.serves, 60, what="a proxy that serves")
             yield proxy
         finally:
-            process.terminate()
+            proxy.process.terminate()
             with suppress(subprocess.TimeoutExpired):
-                process.wait(10)
+                proxy.process.wait(10)
 
 
 @contextmanager

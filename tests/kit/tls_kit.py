@@ -63,6 +63,16 @@ class Authority:
         pair = self.server()
         return TlsSettings(certificate=pair.certificate, key=pair.key, client_ca=self.ca)
 
+    def listener(self) -> dict[str, str]:
+        """Properties by which the listener for logins of a broker named localhost speaks TLS."""
+        pair, store = self.issue("localhost"), self._folder / "broker.pem"
+        store.write_text(Path(pair.key).read_text() + Path(pair.certificate).read_text())
+        return {
+            "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT,SASL:SASL_SSL",
+            "listener.name.sasl.ssl.keystore.type": "PEM",
+            "listener.name.sasl.ssl.keystore.location": str(store),
+        }
+
     def client(self, name: str, **subject: Any) -> Pair:
         """For a user: CN=name,OU=Clients,O=trustme..., as trustme writes subjects."""
         return self.issue(

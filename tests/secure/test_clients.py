@@ -14,11 +14,11 @@ from backlog_kit import EXCEPTION, counted, full
 from blocked_world import World
 from broker_fixtures import apart, serving
 from cluster_kit import USERS, Cluster, fresh
-from confluent_kafka import Producer
-from four_clients import CLIENTS, LIMIT_S, Client
+from four_clients import CLIENTS, Client
 from limited_broker import partition, worlds
 from matrix_clients import OTHERS
 from proxy_kit import ProxyThread, until
+from reading_kit import fill
 from stack_kit import new_topics
 from tls_kit import Authority, Way
 
@@ -76,17 +76,6 @@ def put(cluster: Cluster, proxy: ProxyThread, entries: dict[str, Any]) -> None:
     proxy.await_part(1)
 
 
-def topic_of(cluster: Cluster, name: str, records: int = 0) -> str:
-    """A new topic with so many records, each a batch."""
-    direct = {"bootstrap.servers": cluster.kafka.bootstrap, "log_level": "0"}
-    new_topics(direct, name)
-    producer = Producer({**direct, "batch.num.messages": 1})
-    for _ in range(records):
-        producer.produce(name, b"x")
-    assert producer.flush(LIMIT_S) == 0
-    return name
-
-
 def test_mutations(cluster: Cluster, proxy: ProxyThread, client: Make) -> None:
     """A topic too many is refused, and it is said for how long; who knows no such error waits."""
     one, name = client(proxy), fresh("made")
@@ -103,7 +92,8 @@ def test_mutations(cluster: Cluster, proxy: ProxyThread, client: Make) -> None:
 def test_byte_rates(cluster: Cluster, proxy: ProxyThread, client: Make, by: str) -> None:
     """Who writes or reads too much as a user, or in a resource group, gets it all, and is told to wait."""
     one, name = client(proxy), fresh("rated")
-    topic = topic_of(cluster, f"acme.{name}.t")
+    topic = f"acme.{name}.t"
+    new_topics(cluster.kafka.bootstrap, topic)
     of_user = {"producer_byte_rate": RATE, "consumer_byte_rate": RATE}
     of_group = {"publishRateInBytes": RATE, "dispatchRateInBytes": RATE}
     put(
@@ -125,7 +115,8 @@ def test_byte_rates(cluster: Cluster, proxy: ProxyThread, client: Make, by: str)
 
 def test_dispatch(cluster: Cluster, proxy: ProxyThread, client: Make) -> None:
     """A group is held back at its rate, and reads each record once and in order."""
-    one, topic = client(proxy), topic_of(cluster, fresh("dispatched"), 30)
+    one, topic = client(proxy), fresh("dispatched")
+    fill(cluster.kafka.bootstrap, topic, 30)
     rate = {"dispatchRate": {"dispatchThrottlingRateInMsg": 10}}
     put(cluster, proxy, {f"topics.{full(topic)}": {"subscriptions": {one.name: rate}}})
     dispatch, read = proxy.proxy.dispatch, proxy.proxy.metrics.registry.get_sample_value

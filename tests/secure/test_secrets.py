@@ -146,13 +146,9 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
     """All of it has happened, and stands in `told`."""
     folder = tmp_path_factory.mktemp("secrets")
     made = World(folder, Authority(folder / "ca"))
-    pair = made.authority.issue("localhost")
-    store = folder / "broker.pem"
-    store.write_text(Path(pair.key).read_text() + Path(pair.certificate).read_text())
     listener = "listener.name.sasl"
     properties = {
-        "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT,SASL:SASL_SSL",
-        f"{listener}.ssl.keystore.type": "PEM", f"{listener}.ssl.keystore.location": str(store),
+        **made.authority.listener(),
         f"{listener}.sasl.enabled.mechanisms": "PLAIN,SCRAM-SHA-256,SCRAM-SHA-512,OAUTHBEARER",
         f"{listener}.oauthbearer.sasl.jaas.config":
             f'{BEARER_MODULE} required unsecuredLoginStringClaim_sub="k";',

@@ -72,10 +72,10 @@ class Suite(ABC):
         """
 
 
-def tool(command: Sequence[str], folder: Path, more: Mapping[str, str] | None = None) -> None:
+def tool(command: Sequence[str], folder: Path) -> None:
     """Run a program that has to succeed."""
     print("  $", " ".join(command), flush=True)
-    subprocess.run(command, cwd=folder, env={**os.environ, **(more or {})}, check=True)
+    subprocess.run(command, cwd=folder, check=True)
 
 
 def said(command: Sequence[str], folder: Path, log: Path, limit_s: float, more: Mapping[str, str]) -> str:

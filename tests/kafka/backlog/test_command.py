@@ -5,13 +5,14 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import orjson
 import pytest
 from cluster_kit import Cluster
-from confluent_kafka import Producer
 from pack_kit import packed
+from stack_kit import put
 
 from streaming.columns.packed import CONTENT_TYPE, HEADER
 from streaming.contract.topics import Cluster as Home
@@ -35,37 +36,13 @@ def decision(topic: str, size: float, **more: Any) -> dict[str, Any]:
     } | more  # fmt: skip
 
 
-class Decisions:
-    """Writes to the topic of decisions."""
-
-    def __init__(self, cluster: Cluster, topics: Topics) -> None:
-        self._producer = Producer({"bootstrap.servers": cluster.kafka.bootstrap, "log_level": "0"})
-        self._topic = topics.decisions
-
-    def put(self, *values: Any, age_ms: int = 0) -> None:
-        """Single records, in order, of now or older."""
-        for value in values:
-            data = value if isinstance(value, bytes) else orjson.dumps(value)
-            self._produce(data, age_ms)
-
-    def put_packed(self, *values: dict[str, Any]) -> None:
-        """One packed record of each stretch of one type."""
-        for data in packed(values):
-            self._produce(data, 0, {HEADER: CONTENT_TYPE})
-
-    def _produce(self, data: bytes, age_ms: int, headers: dict[str, str] | None = None) -> None:
-        written_ms = time.time_ns() // 1_000_000 - age_ms
-        self._producer.produce(self._topic, data, timestamp=written_ms, headers=headers or {})
-        assert self._producer.flush(20) == 0
-
-
 @pytest.fixture
-def decisions(cluster: Cluster, topics: Topics) -> Decisions:
-    """Of this installation."""
+def decisions(cluster: Cluster, topics: Topics) -> Callable[..., None]:
+    """Writes to the topic of decisions of this installation."""
     quota = {"destination_storage": {"limitSize": 1000, "policy": EVICT, "actions": True}}
     update = Update(path=f"topics.{CLICKS}", value={"backlogQuotaMap": quota})
     change_policies(Home(cluster.kafka.bootstrap, topics), lambda log: [update], origin="apply")
-    return Decisions(cluster, topics)
+    return partial(put, cluster.kafka.bootstrap, topics.decisions)
 
 
 @pytest.fixture
@@ -75,19 +52,19 @@ def words(options: list[str]) -> Callable[..., list[str]]:
 
 
 def test_a_table_and_the_decisions_themselves(
-    decisions: Decisions, words: Callable[..., list[str]], capsys: pytest.CaptureFixture[str]
+    decisions: Callable[..., None], words: Callable[..., list[str]], capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Single and packed ones, repeats and stragglers, among others' records; quotas are those in force."""
     partition = decision(f"{CLICKS}-partition-1", 1500.0, evict=[
         {"subscription": "slow", "ledger": 0, "entry": 4, "entries": 5}
     ])  # fmt: skip
     large, near = decision("persistent://a/n/free", 10**9), decision(CLICKS, 900.0)
-    old = decision("persistent://a/n/gone", 7.0)
-    decisions.put(old, age_ms=200_000)
-    decisions.put(b"garbage", {"type": "admission", "id": "a"}, {"type": "backlog", "id": 7}, large)
-    decisions.put_packed(near | {"backlogSize": 1.0, "ts": near["ts"] - 1}, near, partition)
-    decisions.put_packed({"type": "share", "group": "g", "broker": "b"})
-    decisions.put({"type": "backlog_action", "id": "x", "topic": CLICKS}, large | {"repeat": True})
+    old, share = decision("persistent://a/n/gone", 7.0), {"type": "share", "group": "g", "broker": "b"}
+    decisions(old, timestamp=old["ts"] - 200_000)
+    decisions(b"garbage", {"type": "admission", "id": "a"}, {"type": "backlog", "id": 7}, large)
+    for rows in ([near | {"backlogSize": 1.0, "ts": near["ts"] - 1}, near, partition], [share]):
+        decisions(*packed(rows), headers={HEADER: CONTENT_TYPE})
+    decisions({"type": "backlog_action", "id": "x", "topic": CLICKS}, large | {"repeat": True})
 
     assert main(words("--json")) == 0
     out, err = capsys.readouterr()
@@ -108,16 +85,16 @@ def test_a_table_and_the_decisions_themselves(
 
 @pytest.mark.soak
 def test_watch_shows_what_comes_until_it_is_stopped(
-    decisions: Decisions, words: Callable[..., list[str]]
+    decisions: Callable[..., None], words: Callable[..., list[str]]
 ) -> None:
     """Ctrl-C ends it with status 0."""
-    decisions.put(decision(CLICKS, 900.0))
+    decisions(decision(CLICKS, 900.0))
     command = [sys.executable, "-m", "weir", *words("--watch", "0.2", "--json")]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
         assert process.stdout is not None
         try:
             assert [one["backlogSize"] for one in orjson.loads(process.stdout.readline())] == [900.0]
-            decisions.put(decision(CLICKS, 950.0))
+            decisions(decision(CLICKS, 950.0))
             deadline = time.monotonic() + LINE_S
             while orjson.loads(process.stdout.readline())[0]["backlogSize"] != 950.0:
                 assert time.monotonic() < deadline

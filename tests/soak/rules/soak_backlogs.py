@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from soak_alerts import OF
-from soak_calm import Span, common_ms, disturbed, joined, proxy_of
+from soak_calm import Span, disturbed, joined, proxy_of, within
 from soak_history import Entry, History
 from soak_schedule import KILLS, PROXIES
 from soak_slots import SEEN_MS
@@ -74,7 +74,7 @@ def sent_to(history: History, quota: Entry) -> list[Entry]:
 
 def late_ms(spans: list[Span], quota: Entry, since: float, until: float) -> float:
     """How much longer than it may something took, beside the time of troubles; below 0: not too long."""
-    return until - since - 1000 * quota["bound_s"] - common_ms(spans, since, until)
+    return until - since - 1000 * quota["bound_s"] - within(spans, since, until)
 
 
 def kept(history: History) -> Iterator[str]:

@@ -139,8 +139,3 @@ def slowed(at: Sequence[int], spans: Iterable[Span]) -> list[float]:
     every = np.asarray(at, dtype=np.float64)
     shown: list[float] = sum((np.clip(every, *span) - span[0] for span in spans), every).tolist()
     return shown
-
-
-def common_ms(spans: Iterable[Span], begun: float, ended: float) -> float:
-    """How much of a time lies in one of them."""
-    return sum(max(0.0, min(ended, until) - max(begun, since)) for since, until in spans)

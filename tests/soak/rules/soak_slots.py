@@ -4,7 +4,7 @@ from bisect import bisect_right
 from collections.abc import Iterator
 
 from soak_alerts import OF
-from soak_calm import Span, common_ms, disturbed, opened
+from soak_calm import Span, disturbed, opened, within
 from soak_history import Entry, History
 from soak_schedule import LIMITING, LINKS, PROXIES
 
@@ -81,5 +81,5 @@ def leaked(history: History) -> Iterator[str]:
             yield f"{one['part']}: {one['taken']:.0f} slots are taken, {one['waiting']:.0f} clients wait"
     spans = disturbed(history, _HOLD_BACK, 0)
     for one in history["expired"]:
-        if common_ms(spans, one["at"] - DEADLINE_MS - SEEN_MS, one["at"]) < DEADLINE_MS / 2:
+        if within(spans, one["at"] - DEADLINE_MS - SEEN_MS, one["at"]) < DEADLINE_MS / 2:
             yield f"{one['part']}: {one['count']} slots were given back by their deadline at {one['at']}"

@@ -1,6 +1,6 @@
 """When something was disturbed (tests/soak)."""
 
-from soak_calm import common_ms, disturbed, joined, slowed
+from soak_calm import disturbed, joined, slowed, within
 from soak_histories import found_ended, killed
 from soak_history import History
 
@@ -26,8 +26,8 @@ def test_times_that_overlap_are_one() -> None:
 
     assert spans == [(0, 3), (5, 9)]
     assert list(joined([])) == []
-    assert common_ms(spans, 2, 6) == 2
-    assert common_ms(spans, 3, 5) == common_ms(spans, 10, 20) == 0
+    assert within(spans, 2, 6) == 2
+    assert within(spans, 3, 5) == within(spans, 10, 20) == 0
 
 
 def test_a_clock_goes_faster_where_something_is_disturbed() -> None:
