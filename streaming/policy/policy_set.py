@@ -26,7 +26,6 @@ from streaming.contract.times import instant_ms
 Key = TypeVar("Key")
 
 UNLIMITED = -1
-DEFAULT_USER = "ANONYMOUS"
 # One text each, not one for every client that they apply to.
 _DEFAULT_BOTH = f"quotas[user={DEFAULT_NAME},client-id={DEFAULT_NAME}]"
 _DEFAULT_USER, _DEFAULT_CLIENT = f"quotas[user={DEFAULT_NAME}]", f"quotas[client-id={DEFAULT_NAME}]"
