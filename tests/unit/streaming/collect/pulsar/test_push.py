@@ -1,7 +1,6 @@
 """What is pushed, what is left alone, and what becomes of pushes that fail."""
 
 from collections.abc import Mapping
-from urllib.parse import unquote
 
 import pytest
 from limits_kit import NOTES, FakePulsar, pusher_of, run
@@ -39,7 +38,7 @@ def pushing() -> tuple[FakePulsar, Pusher]:
 
 def held(fake: FakePulsar, slot: Slot) -> object:
     """What the fake holds."""
-    return fake.set.get(unquote(slot.path))
+    return fake.set.get(slot.path)
 
 
 def test_only_real_changes_are_pushed_and_not_too_often() -> None:
@@ -287,7 +286,7 @@ def test_a_namespace_that_is_gone_takes_its_limits_with_it() -> None:
     assert len(fake.properties) == 1 and "c/d" in str(fake.properties)
     assert step(pusher, {TOPIC: 50, OTHER: 5}, PUSH_APART_MS + LOOK_AGAIN_MS - 1) == {}
     fake.absent = ()
-    fake.set.pop(unquote(TOPIC.path))
+    fake.set.pop(TOPIC.path)
     assert step(pusher, {TOPIC: 50, OTHER: 5}, PUSH_APART_MS + LOOK_AGAIN_MS) == {TOPIC: Result.SET}
 
 
