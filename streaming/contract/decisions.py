@@ -25,6 +25,7 @@ behind rounds of a second is of more use than one that says nothing."""
 LIMIT_TTL_MS: Final = 60_000
 """How long a limit on requests in flight stands when nothing is heard."""
 LIMIT_MAX: Final = 2**31 - 1
+"""The original laws keep limits and counts in Java's int."""
 RECORD_BYTES_MAX: Final = 1_000_000
 """Of key and value. Kafka's default message.max.bytes is 1,048,588; the rest is left to headers and the
 batch's overhead."""

@@ -216,37 +216,57 @@ def change_policies(
         return max(0.001, deadline - time.monotonic())
 
     author = Author(origin, actor, reason)
-    lost: WeirError | None = None
-    attempt: Attempt | None = None
-    slow = 0
     with reader or PolicyReader(cluster) as reader:
         log = reader.read(timeout_s)
         reader.check_order()
         # Mostly there is nothing to do, and then nobody else's turn need end.
         if not decide(log):
             return Attempt.of(log, (), author)
-        for number in range(TURNS_MAX):
-            try:
-                with Turn(cluster, left()) as turn:
-                    log = reader.read(left())
-                    if attempt is None or not log.arrived:
-                        # What was tried before is known not to be there.
-                        attempt, lost = Attempt.of(log, decide(log), author, slow), None
-                        if attempt.lines:
-                            turn.write(attempt.lines, left(), attempt.within_s)
-            except (TurnLost, OutcomeUnknown) as failure:
-                lost = failure
-                slow += isinstance(failure, TooSlow)
-                time.sleep(min(left(), pause_s(number)))
-                continue
-            except WeirError as failure:
-                if isinstance(lost, OutcomeUnknown):
-                    raise OutcomeUnknown(f"{lost}; then {failure}") from failure
-                raise
-            if attempt.lines:
-                _read_back(reader, left)
-                attempt.check_in_force(log)
+        attempt = _in_turns(
+            cluster, reader, lambda log, slow: Attempt.of(log, decide(log), author, slow), left
+        )
+        if attempt.lines:
+            _read_back(reader, left)
+            attempt.check_in_force(reader.log)
+        return attempt
+
+
+def _in_turns(
+    cluster: Cluster,
+    reader: PolicyReader,
+    try_with: Callable[[PolicyLog, int], Attempt],
+    left: Callable[[], float],
+) -> Attempt:
+    """Take turns until what was to be written is there; what was.
+
+    Args:
+        try_with: the topic as it is, and how often Kafka was too slow -> what to write.
+        left: how much time there is, s.
+
+    Raises:
+        WeirError: as `change_policies`.
+    """
+    lost: WeirError | None = None
+    attempt: Attempt | None = None
+    slow = 0
+    for number in range(TURNS_MAX):
+        try:
+            with Turn(cluster, left()) as turn:
+                log = reader.read(left())
+                if attempt is None or not log.arrived:
+                    # What was tried before is known not to be there.
+                    attempt, lost = try_with(log, slow), None
+                    if attempt.lines:
+                        turn.write(attempt.lines, left(), attempt.within_s)
             return attempt
+        except (TurnLost, OutcomeUnknown) as failure:
+            lost = failure
+            slow += isinstance(failure, TooSlow)
+            time.sleep(min(left(), pause_s(number)))
+        except WeirError as failure:
+            if isinstance(lost, OutcomeUnknown):
+                raise OutcomeUnknown(f"{lost}; then {failure}") from failure
+            raise
     raise WeirError(f"given up after {TURNS_MAX} attempts to change policies: {lost}") from lost
 
 

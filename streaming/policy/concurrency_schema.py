@@ -22,11 +22,10 @@ from pydantic import (
 )
 from pydantic_core import InitErrorDetails
 
+from streaming.contract.decisions import LIMIT_MAX
 from streaming.contract.errors import BadEvent
 from streaming.policy.validation import ClosedMapping, expected, restated, within_64_bits, wrong
 
-# The originals keep limits and counts in Java's int.
-LIMIT_MAX: Final = 2**31 - 1
 # Two of them still add up within 64 bits.
 MAX_DURATION_NS: Final = 2**62
 _NS_PER_UNIT: Final = {"us": 1_000, "ms": 1_000_000, "s": 10**9, "m": 60 * 10**9, "h": 3_600 * 10**9}

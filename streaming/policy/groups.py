@@ -1,19 +1,19 @@
 """Which limits a resource group has, and how long its rounds are (docs/contract.md 2 and 3.2)."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
-from streaming.contract.errors import BadEvent
-from streaming.contract.names import (
-    DISPATCH_GROUP_PREFIX,
-    INFLIGHT_GROUP_PREFIX,
-    QUOTA_GROUP_PREFIX,
-    parse_subject,
-)
+from streaming.contract.names import DISPATCH_GROUP_PREFIX, INFLIGHT_GROUP_PREFIX, QUOTA_GROUP_PREFIX
 from streaming.contract.usage_events import DIMENSIONS
 from streaming.policy.dispatch_limits import NOT_LIMITED, dispatch_rate, parse_dispatch_group
-from streaming.policy.policy_set import UNLIMITED, PolicySet, Section, candidates, partition_entry
+from streaming.policy.policy_set import (
+    UNLIMITED,
+    PolicySet,
+    Section,
+    candidates,
+    candidates_of,
+    partition_entry,
+)
 
 QUOTA_DIMENSIONS: Final = {"producer_byte_rate": 1, "consumer_byte_rate": 3}
 """Position in DIMENSIONS of the rates of a Kafka quota."""
@@ -106,17 +106,11 @@ def byte_quota_subject(policies: PolicySet, user: str, client_id: str, key: str)
 
 
 def _quota_limits(policies: PolicySet, subject: str) -> GroupLimits | None:
-    try:
-        user, client_id = parse_subject(subject)
-    except BadEvent:
-        return None
-    # A missing part leaves the levels that need it with other subjects, which are passed over.
-    levels = [each.path for each in candidates(user or "", client_id or "") if each.subject == subject]
-    values = [value for value in map(policies.entries.get, levels) if value is not None]
+    values = [policies.entries.get(each.path, {}) for each in candidates_of(subject)]
     rates: list[float | None] = [None] * len(DIMENSIONS)
     shadows: list[bool] = []
     for key, dimension in QUOTA_DIMENSIONS.items():
-        value = _first_that_sets(values, key)
+        value = next((one for one in values if one.get(key, UNLIMITED) != UNLIMITED), None)
         if value is not None:
             rates[dimension] = _bounded(value[key])
             shadows.append(value.get("shadow", False))
@@ -141,10 +135,6 @@ def _inflight_limits(policies: PolicySet, partition: str) -> GroupLimits | None:
     if not partition or partition_entry(policies, partition) is None:
         return None
     return GroupLimits(rates=(float(INFLIGHT_PARTS), None, None, None), shadow=policies.tracks)
-
-
-def _first_that_sets(values: list[Mapping[str, Any]], key: str) -> Mapping[str, Any] | None:
-    return next((value for value in values if value.get(key, UNLIMITED) != UNLIMITED), None)
 
 
 def _bounded(rate: float) -> float | None:

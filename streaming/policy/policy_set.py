@@ -26,7 +26,6 @@ from streaming.contract.times import instant_ms
 Key = TypeVar("Key")
 
 UNLIMITED = -1
-DEFAULT_USER = "ANONYMOUS"
 # One text each, not one for every client that they apply to.
 _DEFAULT_BOTH = f"quotas[user={DEFAULT_NAME},client-id={DEFAULT_NAME}]"
 _DEFAULT_USER, _DEFAULT_CLIENT = f"quotas[user={DEFAULT_NAME}]", f"quotas[client-id={DEFAULT_NAME}]"
@@ -171,25 +170,28 @@ def parse_path(path: str) -> EntryPath:
 
 def candidates(user: str, client_id: str) -> Iterator[Candidate]:
     """The eight places in which a request's quota is looked for, first match wins (docs/contract.md 2)."""
-    return _candidates(encode_name(user), encode_name(client_id))
-
-
-def _candidates(user: str | None, client_id: str | None) -> Iterator[Candidate]:
-    """As `candidates`, from encoded names; with a part missing only the levels of the other one."""
-    of_user, of_client = f"user={user}", f"client-id={client_id}"
+    of_user, of_client = f"user={encode_name(user)}", f"client-id={encode_name(client_id)}"
     of_both = f"{of_user},{of_client}"
-    if user is not None:
-        if client_id is not None:
-            yield Candidate(1, f"quotas[{of_both}]", of_both)
-            yield Candidate(2, f"quotas[{of_user},client-id={DEFAULT_NAME}]", of_both)
-        yield Candidate(3, f"quotas[{of_user}]", of_user)
-        if client_id is not None:
-            yield Candidate(4, f"quotas[user={DEFAULT_NAME},{of_client}]", of_both)
-            yield Candidate(5, _DEFAULT_BOTH, of_both)
-        yield Candidate(6, _DEFAULT_USER, of_user)
-    if client_id is not None:
-        yield Candidate(7, f"quotas[{of_client}]", of_client)
-        yield Candidate(8, _DEFAULT_CLIENT, of_client)
+    yield Candidate(1, f"quotas[{of_both}]", of_both)
+    yield Candidate(2, f"quotas[{of_user},client-id={DEFAULT_NAME}]", of_both)
+    yield Candidate(3, f"quotas[{of_user}]", of_user)
+    yield Candidate(4, f"quotas[user={DEFAULT_NAME},{of_client}]", of_both)
+    yield Candidate(5, _DEFAULT_BOTH, of_both)
+    yield Candidate(6, _DEFAULT_USER, of_user)
+    yield Candidate(7, f"quotas[{of_client}]", of_client)
+    yield Candidate(8, _DEFAULT_CLIENT, of_client)
+
+
+def candidates_of(subject: str) -> Iterator[Candidate]:
+    """Those that charge this very subject: 1, 2, 4, 5 of a user with a client-id, 3 and 6 of a user, 7 and 8
+    of a client-id; none of what is no subject.
+    """
+    try:
+        user, client_id = parse_subject(subject)
+    except BadEvent:
+        return
+    # A missing part leaves the levels that need it with other subjects.
+    yield from (each for each in candidates(user or "", client_id or "") if each.subject == subject)
 
 
 class _Cache(OrderedDict[Key, "MutationQuota | None"]):
@@ -257,23 +259,13 @@ class PolicySet:
     def mutation_quota_of_subject(self, subject: str) -> MutationQuota | None:
         """The quota for a subject that was stamped elsewhere, maybe under an older version of the policies.
 
-        Only levels that charge this very subject count: 1, 2, 4, 5 for a user with a client-id, 3 and 6 for
-        a user, 7 and 8 for a client-id. None: no such quota any more, or not a subject (`parse_subject` says
-        which).
+        None: no such quota any more, or not a subject (`parse_subject` says which).
         """
         try:
             return self._of_subject[subject]
         except KeyError:
-            return self._of_subject.keep(subject, self._find_subject(subject), getsizeof(subject))
-
-    def _find_subject(self, subject: str) -> MutationQuota | None:
-        try:
-            user, client_id = parse_subject(subject)
-        except BadEvent:
-            return None
-        # A user's own subject is found at levels 3 and 6 only, whatever levels 1 to 5 hold for its clients.
-        levels = _candidates(*(None if name is None else encode_name(name) for name in (user, client_id)))
-        return self._first(candidate for candidate in levels if candidate.subject == subject)
+            found = self._first(candidates_of(subject))
+            return self._of_subject.keep(subject, found, getsizeof(subject))
 
     def _first(self, levels: Iterator[Candidate]) -> MutationQuota | None:
         for candidate in levels:

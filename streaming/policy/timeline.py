@@ -49,8 +49,7 @@ class PolicyTimeline:
     """Policies as a function of time.
 
     Args:
-        initial: entries in force before every change.
-        version: their version.
+        initial: entries in force before every change, version 1.
     """
 
     __slots__ = (
@@ -58,9 +57,9 @@ class PolicyTimeline:
         "_times", "_until", "_version", "_versions",
     )  # fmt: skip
 
-    def __init__(self, initial: Mapping[str, Any] | None = None, version: int = 1) -> None:
+    def __init__(self, initial: Mapping[str, Any] | None = None) -> None:
         self._initial: Mapping[str, Any] = dict(initial or {})  # replaced, never changed
-        self._version = version
+        self._version = 1
         self._folded = -1  # the newest time of a change that counts as made at all times
         self._changes: list[Change] = []  # in order of time, then of arrival
         self._times: list[int] = []  # of _changes, for bisect
@@ -109,11 +108,7 @@ class PolicyTimeline:
         Many of them at one time take no more room than one.
         """
         position = bisect_right(self._times, ts, self._past)
-        if (
-            position == self._past
-            or self._times[position - 1] != ts
-            or not self._changes[position - 1].count
-        ):
+        if position == self._past or self._times[position - 1] != ts or not self._changes[position - 1].count:
             self._insert(Change(ts=ts, path=None, value=None, version=version or 0))
             return
         self._alter(position - 1)

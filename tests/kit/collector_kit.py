@@ -53,7 +53,7 @@ class FakeCluster:
     Attributes:
         read: topic -> subscription -> that entry.
         calls: what was asked, in order.
-        before: by name of a call, what is done before it.
+        before: by name of a call, what is done before it, or raised.
         refused: raised by the next calls of `carry_out`.
         after: raised by those that are not refused, once they have moved it.
         together: whether others that are behind the same place lose what is before it, too.
@@ -62,7 +62,7 @@ class FakeCluster:
     def __init__(self, **read: int) -> None:
         self.read: dict[str, dict[str, int]] = {TOPIC: dict(read)}
         self.calls: list[str] = []
-        self.before: dict[str, Callable[[], Awaitable[None]]] = {}
+        self.before: dict[str, Callable[[], Awaitable[None]] | Exception] = {}
         self.refused: list[Exception] = []
         self.after: list[Exception] = []
         self.together = False
@@ -116,6 +116,8 @@ class FakeCluster:
     async def _call(self, what: str) -> None:
         self.calls.append(what)
         before = self.before.get(what.split()[0])
+        if isinstance(before, Exception):
+            raise before
         if before is not None:
             await before()
 

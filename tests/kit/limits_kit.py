@@ -3,7 +3,6 @@
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, TypeVar
-from urllib.parse import unquote
 
 import httpx2
 import orjson
@@ -20,37 +19,58 @@ NOTES = "/admin/v2/namespaces/pulsar/system"
 T = TypeVar("T")
 
 
-class FakePulsar:
+class FakeApi:
+    """An admin API that knows some answers; of what it does not know it says that it is not there.
+
+    Attributes:
+        answers: path -> JSON.
+        calls: method and path, with its query, of all calls, in order.
+        fail: (method, path) -> status, or None for no answer at all, in place of an answer; 0: answer.
+    """
+
+    def __init__(self, answers: Mapping[str, Any] | None = None) -> None:
+        self.answers = dict(answers or {})
+        self.calls: list[tuple[str, str]] = []
+        self.fail: Callable[[str, str], int | None] = lambda _method, _path: 0
+
+    def __call__(self, request: httpx2.Request) -> httpx2.Response:
+        """What a request is answered with."""
+        path = request.url.raw_path.decode()
+        self.calls.append((request.method, path))
+        status = self.fail(request.method, path)
+        if status is None:
+            raise httpx2.ConnectError("no route")
+        if status:
+            return httpx2.Response(status, json={"reason": f"because {status}"})
+        return self.answer(request, path)
+
+    def answer(self, request: httpx2.Request, path: str) -> httpx2.Response:
+        """What one is answered with that does not fail."""
+        if path in self.answers:
+            return httpx2.Response(200, json=self.answers[path])
+        return httpx2.Response(404, json={"reason": "not there"})
+
+
+class FakePulsar(FakeApi):
     """Limits, properties and pages in memory.
 
     Attributes:
         set: path -> body of limits.
         properties: of the namespace for notes.
         pages: host of a broker -> its metrics page.
-        calls: method and path of all calls, in order.
-        fail: (method, path) -> status, or None for no answer at all, in place of an answer.
         absent: paths that begin so are not there.
     """
 
     def __init__(self) -> None:
+        super().__init__()
         self.set: dict[str, Any] = {}
         self.properties: dict[str, str] = {}
         self.pages: dict[str, str] = {"broker1:8080": ""}
-        self.calls: list[tuple[str, str]] = []
-        self.headers: list[Mapping[str, str]] = []
-        self.fail: Callable[[str, str], int | None] = lambda _method, _path: 0
         self.absent: tuple[str, ...] = ()
 
-    def __call__(self, request: httpx2.Request) -> httpx2.Response:
-        """What a request is answered with."""
-        method, path = request.method, request.url.path
-        self.calls.append((method, path))
-        self.headers.append(dict(request.headers))
-        status = self.fail(method, path)
-        if status is None:
-            raise httpx2.ConnectError("no route")
-        if status:
-            return httpx2.Response(status, json={"reason": f"because {status}"})
+    def answer(self, request: httpx2.Request, path: str) -> httpx2.Response:
+        """See FakeApi."""
+        method = request.method
         if path == "/metrics/":
             return httpx2.Response(200, text=self.pages[request.url.netloc.decode()])
         if path == "/admin/v2/brokers":
@@ -63,7 +83,7 @@ class FakePulsar:
 
     def hold(self, slot: Slot, rates: Rates) -> None:
         """Somebody sets a limit."""
-        self.set[unquote(slot.path)] = body_of(slot.kind, rates)
+        self.set[slot.path] = body_of(slot.kind, rates)
 
     def changes(self) -> list[tuple[str, str]]:
         """Calls that changed limits, notes aside."""

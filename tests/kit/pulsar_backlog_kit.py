@@ -9,7 +9,7 @@ from urllib.parse import quote_plus, unquote, unquote_plus
 
 import httpx2
 import orjson
-from limits_kit import rest_of
+from limits_kit import FakeApi, rest_of
 
 from streaming.collect.backlog.cluster import RoundQuestion
 from streaming.collect.pulsar_backlog.cluster import PulsarBacklogs
@@ -106,13 +106,11 @@ class FakeTopic:
         return 204
 
 
-class FakeBacklogs:
+class FakeBacklogs(FakeApi):
     """A cluster.
 
     Attributes:
         topics: full name -> topic.
-        calls: method and path with its query, in order.
-        fail: (method, path) -> status, or None for no answer at all, in place of an answer; 0: answer.
         namespaces: that are there besides those of the topics.
         lazy: evictions are taken and not carried out.
         bodies: of evictions.
@@ -120,9 +118,8 @@ class FakeBacklogs:
     """
 
     def __init__(self, topics: dict[str, FakeTopic] | None = None) -> None:
+        super().__init__()
         self.topics = topics or {}
-        self.calls: list[tuple[str, str]] = []
-        self.fail: Callable[[str, str], int | None] = lambda _method, _path: 0
         self.namespaces: set[str] = {"pulsar/system"}
         self.lazy = False
         self.bodies: list[Any] = []
@@ -132,16 +129,9 @@ class FakeBacklogs:
         """Calls whose path ends so."""
         return Counter(path.endswith(ending) for _, path in self.calls)[True]
 
-    def __call__(self, request: httpx2.Request) -> httpx2.Response:
-        """What a request is answered with."""
-        raw = request.url.raw_path.decode()
-        self.calls.append((request.method, raw))
-        status = self.fail(request.method, raw)
-        if status is None:
-            raise httpx2.ConnectError("no route")
-        if status:
-            return httpx2.Response(status, json={"reason": f"because {status}"})
-        path, _, query = raw.partition("?")
+    def answer(self, request: httpx2.Request, path: str) -> httpx2.Response:
+        """See FakeApi."""
+        path, _, query = path.partition("?")
         parts = path.removeprefix("/admin/v2/").split("/")
         if parts[0] != "persistent":
             return httpx2.Response(200, json=self._list(parts))

@@ -11,19 +11,11 @@ from typing import TYPE_CHECKING, Any, Final
 import orjson
 
 from streaming.contract.errors import BadEvent
-from streaming.contract.events import REASON_MAX
+from streaming.contract.events import ANONYMOUS, REASON_MAX
 from streaming.contract.names import full_topic
 from streaming.contract.printable import printable, printable_json
 from streaming.policy.files import check_entry, load_policies, policy_file
-from streaming.policy.policy_set import (
-    DEFAULT_USER,
-    Mode,
-    PolicySet,
-    Section,
-    parse_path,
-    raised_until,
-    refill_times,
-)
+from streaming.policy.policy_set import Mode, PolicySet, Section, parse_path, raised_until, refill_times
 from weir.foreground import interruptible
 from weir.logs.times import BEGINNING_MS, EXPECTED, moment, wall_ms
 from weir.options import add, add_cluster_options, add_flag, cluster_of, time_argument
@@ -55,7 +47,7 @@ def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]"
 
     explained = commands.add_parser("explain", help="say which limits apply to a client or topic, and why")
     add(explained, "--policies", "the file", metavar="FILE", required=True)
-    user = f"default {DEFAULT_USER}, as without authentication"
+    user = f"default {ANONYMOUS}, as without authentication"
     add(explained, "--user", user, metavar="NAME")
     add(explained, "--client-id", "default empty", metavar="NAME")
     add(explained, "--topic", "such as persistent://acme/orders/t1", metavar="NAME")
@@ -115,7 +107,7 @@ def explain(args: argparse.Namespace) -> int:
     policies = PolicySet(load_policies(args.policies), at=wall_ms())
     file = shlex.quote(args.policies)
     if args.topic is None:
-        user = DEFAULT_USER if args.user is None else args.user
+        user = ANONYMOUS if args.user is None else args.user
         lines = explain_user(policies, user, args.client_id or "", file)
     else:
         try:

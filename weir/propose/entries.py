@@ -17,9 +17,10 @@ from typing import Any, Final
 
 import numpy as np
 
+from streaming.contract.decisions import LIMIT_MAX
 from streaming.contract.names import QUOTA_GROUP_PREFIX
 from streaming.contract.usage_events import DIMENSIONS
-from streaming.policy.concurrency_schema import LIMIT_MAX, MAX_DURATION_NS
+from streaming.policy.concurrency_schema import MAX_DURATION_NS
 from streaming.policy.groups import QUOTA_DIMENSIONS
 from streaming.policy.policy_set import ALL_OTHERS, Section, entity_path
 from streaming.policy.schema import MIN_RATE

@@ -21,15 +21,14 @@ from enforcer.control.entities.signs import Signs
 from enforcer.control.entities.table import EntityTable, Snapshot
 from streaming.contract.backlog.decisions import BacklogDecision
 from streaming.contract.decisions import CANDIDATE, LimitDecision, Share
-from streaming.contract.errors import BadEvent
 from streaming.contract.fields import Fields
-from streaming.contract.names import INFLIGHT_GROUP_PREFIX, is_probe, parse_subject
+from streaming.contract.names import INFLIGHT_GROUP_PREFIX, is_probe
 from streaming.contract.usage_events import GroupUsage
 from streaming.kafka_io.newest import Newest
 from streaming.laws.dispatch.law import DIMENSIONS, LEVELS
 from streaming.policy.dispatch_limits import NOT_LIMITED, Limit, limit_of
 from streaming.policy.groups import group_limits
-from streaming.policy.policy_set import DEFAULT_BURST_SECONDS, PolicySet, candidates, mutation_quota_at
+from streaming.policy.policy_set import DEFAULT_BURST_SECONDS, PolicySet, candidates_of, mutation_quota_at
 
 ROWS_MAX: Final = 100_000
 """Entities that are kept."""
@@ -289,16 +288,11 @@ def own_burst(policies: PolicySet, subject: str) -> float | None:
 
     Not by the set's own look-up, which remembers all that were asked about.
     """
-    try:
-        user, client_id = parse_subject(subject)
-    except BadEvent:
-        return None
-    for place in candidates(user or "", client_id or ""):
-        if place.subject == subject:
-            value = policies.entries.get(place.path, {})
-            if mutation_quota_at(place, value) is not None:
-                burst: float | None = value.get("controller_mutation_burst")
-                return burst
+    for place in candidates_of(subject):
+        value = policies.entries.get(place.path, {})
+        if mutation_quota_at(place, value) is not None:
+            burst: float | None = value.get("controller_mutation_burst")
+            return burst
     return None
 
 

@@ -153,12 +153,16 @@ class Collector:
         policies = self._policies()
         at_ms = now_ms()
         self._rest.ask_again()
+        answered = 0
         try:
             reading = await read_counters(self._rest, self._settings.source, concerns(policies))
+            answered = len(reading.brokers)
             await self._recognize()
         except WeirError as failure:
             logger.warning("%s", failure)
             return Round(outcome=Outcome.UNREAD)
+        finally:
+            self._metrics.brokers.set(answered)
         passed = self._take(reading, at_ms)
         told: dict[str, set[str]] = {}
         plan = self._planner.plan(policies, passed, self._shares, self.pusher.pushed, now_ms())
@@ -208,7 +212,6 @@ class Collector:
             logger.warning("%s", failure)
         self._brokers |= reading.brokers
         passed = self._differences.take(at_ms, reading.brokers, reading.counters, reading.shows)
-        self._metrics.brokers.set(len(reading.brokers))
         self._metrics.places.set(len(reading.counters) - passed.unknown)
         self._metrics.unknown_places.inc(passed.unknown)
         self._metrics.counter_restarts.inc(passed.restarted)

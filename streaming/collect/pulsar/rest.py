@@ -229,7 +229,7 @@ class Rest:
 
     async def _attempt(self, method: str, url: httpx2.URL, body: bytes | None) -> Answer:
         """One attempt, from broker to broker."""
-        began, outcome = time.monotonic(), "unreachable"
+        began, outcome = time.monotonic(), ""
         where = f"{method} {url.path}"
         try:
             # Of the whole answer: one that trickles would never end.
@@ -237,6 +237,7 @@ class Rest:
                 for _ in range(HOPS_MAX):
                     if _origin(url) in self._silent:
                         raise Unheard(f"{where}: {_whom(url)} did not answer a moment ago", None)
+                    outcome = "unreachable"
                     status, answer, onward = await self._ask(method, url, body)
                     outcome = str(status)
                     if onward is None:
@@ -253,7 +254,9 @@ class Rest:
             said = printable(str(error)) or type(error).__name__
             raise RestError(f"{where}: {_whom(url)} does not answer: {said}", None, _origin(url)) from error
         finally:
-            self._seen(method, outcome, time.monotonic() - began)
+            # Where nobody was asked there was no attempt.
+            if outcome:
+                self._seen(method, outcome, time.monotonic() - began)
         if status >= 300:
             raise RestError(f"{where}: {status} {_reason(answer[0])}".rstrip(), status)
         return answer

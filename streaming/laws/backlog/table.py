@@ -12,6 +12,7 @@ import numpy as np
 import pyarrow as pa
 
 from streaming.columns.outputs import DecisionRows
+from streaming.contract.backlog.decisions import TTL_MS
 from streaming.contract.broker_events import Backlog
 from streaming.contract.fields import INT64_MAX
 from streaming.laws.backlog.law import Rules, judge, rules_for
@@ -21,8 +22,6 @@ from streaming.policy.derived import PolicyCache, stretches
 from streaming.policy.timeline import PolicyTimeline
 from streaming.state.subject_table import SubjectTable
 
-TTL_MS: Final = 60_000
-"""How long an enforcer may go by a decision (docs/contract.md 1)."""
 QUIET_MS: Final = 3_600_000
 """A backlog that nobody has reported for an hour is not known any more."""
 DECISION: Final = DecisionForm(

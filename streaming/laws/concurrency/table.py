@@ -18,6 +18,7 @@ import pyarrow as pa
 from streaming.columns.compiled import machine
 from streaming.columns.limit_index import LearntLimits
 from streaming.columns.outputs import DecisionRows
+from streaming.contract.decisions import LIMIT_TTL_MS
 from streaming.laws.concurrency import law
 from streaming.laws.concurrency.algorithms import STATE
 from streaming.laws.concurrency.law import FORGET_MS, NOT_LIMITED, Doubles, Flags, Integers
@@ -31,8 +32,6 @@ from streaming.policy.timeline import PolicyTimeline
 from streaming.state.subject_table import SubjectTable
 
 start, walk = machine(law.start), machine(law.walk)
-TTL_MS: Final = 60_000
-"""How long an enforcer may go by a limit (docs/contract.md 1)."""
 STANDS_MS: Final = 3_600_000
 """How long a limit is said again after the newest sample of its partition."""
 MAX_PARTITIONS: Final = 65_536
@@ -232,7 +231,7 @@ def _decisions(samples: Samples, chosen: Integers, results: _Results) -> Decisio
         "algorithm": worded(results.algorithm[chosen], pa.array(_NAMES)),
         "limit": pa.array(results.limit[chosen]),
         "estimated_limit": pa.array(results.estimate[chosen]),
-        "ttl_ms": pa.array(np.full(len(chosen), TTL_MS)),
+        "ttl_ms": pa.array(np.full(len(chosen), LIMIT_TTL_MS)),
     }
     shadow = results.shadow[chosen]
     if shadow.any():

@@ -10,9 +10,10 @@ from hypothesis import strategies as st
 from property_kit import tries
 
 from streaming.contract.errors import BadEvent
+from streaming.contract.events import ANONYMOUS
 from streaming.contract.names import encode_name, parse_subject, subject_of
 from streaming.policy import policy_set as policy
-from streaming.policy.policy_set import DEFAULT_USER, MutationQuota, PolicySet, Section, parse_path
+from streaming.policy.policy_set import MutationQuota, PolicySet, Section, parse_path
 
 LEVELS = (
     (1, {"user": "alice", "client-id": "cli"}, "user=alice,client-id=cli"),
@@ -88,7 +89,7 @@ def test_the_first_of_eight_levels_wins(present: tuple[bool, ...]) -> None:
         | st.integers(1, 9).map(lambda rate: {"controller_mutation_rate": rate}),
         max_size=10,
     ),
-    st.sampled_from(["a", "b", "<default>", DEFAULT_USER]),
+    st.sampled_from(["a", "b", "<default>", ANONYMOUS]),
     st.sampled_from(["c", "", "d", "<default>"]),
 )
 @tries(300)

@@ -202,7 +202,8 @@ def test_timelines_read_from_the_same_bytes_do_not_share_changes() -> None:
 
 def test_versions_that_an_older_release_took_leave_room_to_count() -> None:
     """A kept timeline whose version is the end of all numbers goes on from the greatest that counts."""
-    stuck = PolicyTimeline({"broker": {}}, version=2**63 - 1)
+    stuck = PolicyTimeline({"broker": {}})
+    stuck._version = 2**63 - 1
     stuck.apply("broker", None, 10, 2**63 - 1)
     raw = stuck.to_json()
     # Without those that were kept in memory, as after a restart.

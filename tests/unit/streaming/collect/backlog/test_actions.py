@@ -153,22 +153,13 @@ async def test_what_is_refused_fails_and_counts_as_nothing_evicted() -> None:
 async def test_a_cluster_that_does_not_answer_and_a_defect_end_nothing() -> None:
     cluster = FakeCluster(slow=-1)
     desk = Desk(cluster, order_timeout_ms=100)
-
-    async def never() -> None:
-        await asyncio.sleep(60)
-
-    cluster.before["carry_out"] = never
+    cluster.before["carry_out"] = lambda: asyncio.sleep(60)
     await desk.round()
     await asyncio.sleep(0.11)
     await desk.settle()
     assert desk.steps() == [("slow", "begun"), ("slow", "failed")]
     assert desk.actions[-1].reason == "no answer within 100 ms, and it was not carried out"
-    del cluster.before["carry_out"]
-
-    async def defect() -> None:
-        raise KeyError("defect")
-
-    cluster.before["prepare"] = defect
+    cluster.before = {"prepare": KeyError("defect")}
     await desk.round()
     assert desk.value("weir_backlog_evictions_total", quota_type="size", outcome="failed") == 2
     del cluster.before["prepare"]
@@ -226,11 +217,7 @@ async def test_so_many_topics_at_a_time_and_of_one_topic_one(monkeypatch: pytest
     monkeypatch.setattr("streaming.collect.backlog.actions.TOPICS_AT_ONCE", 2)
     cluster, entries = many(6)
     desk = Desk(cluster, entries)
-
-    async def slow() -> None:
-        await asyncio.sleep(0.01)
-
-    cluster.before["carry_out"] = slow
+    cluster.before["carry_out"] = lambda: asyncio.sleep(0.01)
     await desk.round()
     assert cluster.most_under_way == 2
     cluster.read = {TOPIC: {"a": -1, "b": -1, "c": -1}}

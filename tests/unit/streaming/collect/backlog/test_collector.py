@@ -57,11 +57,7 @@ async def test_what_is_wanted_follows_from_the_policies(
 @pytest.mark.parametrize("error", [WeirError("no answer"), KeyError("defect")])
 async def test_a_cluster_that_cannot_be_read_is_looked_at_again(error: Exception) -> None:
     cluster, desk = rig(a=1)
-
-    async def fail() -> None:
-        raise error
-
-    cluster.before["look"] = fail
+    cluster.before["look"] = error
     assert await desk.collector.check() is Outcome.UNREAD
     cluster.before.clear()
     assert await desk.collector.check() is Outcome.DONE
@@ -135,14 +131,11 @@ async def test_a_check_that_takes_too_long_is_said(
     cluster, desk = rig(a=90)
     done = 0
 
-    async def slow() -> None:
-        await asyncio.sleep(0.005)
-
     def checked() -> None:
         nonlocal done
         done += 1
 
-    cluster.before["look"] = slow
+    cluster.before["look"] = lambda: asyncio.sleep(0.005)
     task = asyncio.create_task(desk.collector.run(checked))
     await until(lambda: done >= 4)
     task.cancel()

@@ -5,14 +5,12 @@ from dataclasses import replace
 
 import pytest
 from backlog_kit import now_ms
-from collector_kit import CLUSTER, NAME, TOPIC, Desk, FakeCluster, begun, rig
+from collector_kit import CLUSTER, EXCEEDED, NAME, PLACE, TOPIC, Desk, FakeCluster, begun, rig
 
 from streaming.collect.backlog.open_orders import NOT_DONE, NOT_KNOWN, READ_BACK_MS
 from streaming.contract.backlog.actions import BacklogAction
 from streaming.contract.errors import TakenOver, WeirError
 
-EXCEEDED = "pulsar_storage_backlog_quota_exceeded_evictions_total"
-PLACE = {"cluster": CLUSTER, "namespace": "acme/orders", "topic": TOPIC}
 OLD = BacklogAction(
     id=f"collect-kafka-{CLUSTER}-0000000f-7.0/size/slow", ts=0, topic=TOPIC, quota_type="size",
     policy="consumer_backlog_eviction", limit=4_000, actor="", step="begun", subscription="slow",
@@ -116,11 +114,7 @@ async def test_what_is_not_there_any_more_is_not_known() -> None:
 async def test_while_nobody_answers_it_stays_and_is_asked_for_again() -> None:
     cluster, desk = rig(slow=59)
     await desk.check()
-
-    async def away() -> None:
-        raise WeirError("no answer")
-
-    cluster.before["passed"] = away
+    cluster.before["passed"] = WeirError("no answer")
     desk.collector.take(begun(OLD, 0))
     await desk.settle()
     assert desk.actions == [] and desk.value("weir_backlog_unsettled_evictions") == 1

@@ -65,35 +65,22 @@ class Brokers:
         self.asked.append(names)
         if type(request).__name__ == "DescribeShareGroupOffsetsRequest":
             assert {self.kinds[name] for name in names} == {"share"}
-            return SimpleNamespace(groups=[self._shared(name) for name in names])
+            return SimpleNamespace(groups=[self._told(name, "topic_name", "start_offset") for name in names])
         assert not any(self.kinds.get(name) == "share" for name in names)
-        return SimpleNamespace(groups=[self._offsets(name) for name in names])
+        return SimpleNamespace(groups=[self._told(name, "name", "committed_offset") for name in names])
 
-    def _shared(self, group: str) -> Any:
+    def _told(self, group: str, topic: str, offset_of: str) -> Any:
+        """One group's answer, in which its topics and offsets are called so."""
         topics = [
-            SimpleNamespace(
-                topic_name=partition.topic,
-                partitions=[
-                    SimpleNamespace(
-                        partition_index=partition.number, start_offset=offset,
-                        lag=self.lags.get(group, -1), error_code=self.broken.get(partition, 0),
-                    )
-                ],
-            )
+            SimpleNamespace(**{
+                topic: partition.topic,
+                "partitions": [SimpleNamespace(**{
+                    "partition_index": partition.number, offset_of: offset, "lag": self.lags.get(group, -1),
+                    "error_code": self.broken.get(partition, 0),
+                })],
+            })
             for partition, offset in self.groups[group][1].items()
         ]  # fmt: skip
-        return SimpleNamespace(group_id=group, error_code=self.errors.get(group, 0), topics=topics)
-
-    def _offsets(self, group: str) -> Any:
-        topics = [
-            SimpleNamespace(
-                name=partition.topic,
-                partitions=[
-                    SimpleNamespace(partition_index=partition.number, committed_offset=offset, error_code=0)
-                ],
-            )
-            for partition, offset in self.groups[group][1].items()
-        ]
         return SimpleNamespace(group_id=group, error_code=self.errors.get(group, 0), topics=topics)
 
 

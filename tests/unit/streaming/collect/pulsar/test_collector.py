@@ -109,12 +109,12 @@ def test_a_share_is_pushed_and_goes_on_while_the_job_is_silent(rig: Rig) -> None
     ("status", "outcome"), [(503, Outcome.UNREAD), (401, Outcome.UNREAD), (None, Outcome.UNREAD)]
 )
 def test_an_admin_api_that_is_down_costs_rounds(rig: Rig, status: int | None, outcome: Outcome) -> None:
-    """Nothing is reported or pushed; once it is back all of the time counts."""
+    """Nothing is reported or pushed, and no broker has answered; once it is back all of the time counts."""
     rig.round(0)
     rig.pulsar.fail = lambda _method, _path: status
-    assert rig.round(500).outcome is outcome
+    assert (rig.round(500).outcome, rig.metrics.brokers._value.get()) == (outcome, 0)
     rig.pulsar.fail = lambda _method, _path: 0
-    assert rig.round(1_000).outcome is Outcome.DONE
+    assert (rig.round(1_000).outcome, rig.metrics.brokers._value.get()) == (Outcome.DONE, 1)
     assert rig.reported[-1][1]["period_ms"] == 20_000
 
 

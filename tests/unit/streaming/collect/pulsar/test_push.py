@@ -1,7 +1,6 @@
 """What is pushed, what is left alone, and what becomes of pushes that fail."""
 
 from collections.abc import Mapping
-from urllib.parse import unquote
 
 import pytest
 from limits_kit import NOTES, FakePulsar, pusher_of, run
@@ -39,7 +38,21 @@ def pushing() -> tuple[FakePulsar, Pusher]:
 
 def held(fake: FakePulsar, slot: Slot) -> object:
     """What the fake holds."""
-    return fake.set.get(unquote(slot.path))
+    return fake.set.get(slot.path)
+
+
+def break_off(fake: FakePulsar, method: str, left: Rates | None, status: int = 500) -> None:
+    """Changes of TOPIC by this method are answered by an error from now on; it holds `left` after them."""
+
+    def fail(asked: str, path: str) -> int:
+        if (asked, path) != (method, TOPIC.path):
+            return 0
+        fake.set.pop(path, None)
+        if left is not None:
+            fake.hold(TOPIC, left)
+        return status
+
+    fake.fail = fail
 
 
 def test_only_real_changes_are_pushed_and_not_too_often() -> None:
@@ -147,15 +160,7 @@ def test_a_push_that_half_succeeded_is_ours_either_way(fake: FakePulsar, carried
     """The note says both what was and what was to be, for this collector and the next one."""
     step(pusher_of(fake), {TOPIC: 100}, 0)
     pusher = pusher_of(fake)
-
-    def fail(method: str, path: str) -> int | None:
-        if method != "POST":
-            return 0
-        if carried_out:
-            fake.hold(TOPIC, Rates(50, -1))
-        return 500
-
-    fake.fail = fail
+    break_off(fake, "POST", Rates(50 if carried_out else 100, -1))
     assert step(pusher, {TOPIC: 50}, 0) == {TOPIC: Result.FAILED}
     fake.fail = lambda _method, _path: 0
     for again in (pusher, pusher_of(fake)):
@@ -168,14 +173,7 @@ def test_a_push_that_half_succeeded_is_ours_either_way(fake: FakePulsar, carried
 def test_what_became_of_a_push_is_not_forgotten_meanwhile(status: int, result: Result) -> None:
     """Neither by the notes of others, nor when its policy goes before anybody looked."""
     fake, pusher = pushing()
-
-    def fail(method: str, path: str) -> int | None:
-        if method == "POST" and path == TOPIC.path:
-            fake.hold(TOPIC, Rates(50, -1))
-            return status
-        return 0
-
-    fake.fail = fail
+    break_off(fake, "POST", Rates(50, -1), status)
     assert step(pusher, {TOPIC: 50}, 0) == {TOPIC: result}
     pusher._later_ms[TOPIC] = 3 * PUSH_APART_MS
     assert step(pusher, {TOPIC: 50, NAMESPACE: 9}, PUSH_APART_MS) == {NAMESPACE: Result.SET}
@@ -185,23 +183,17 @@ def test_what_became_of_a_push_is_not_forgotten_meanwhile(status: int, result: R
     assert held(fake, TOPIC) is None
 
 
-@pytest.mark.parametrize("meanwhile", [None, 50])
-def test_what_is_wanted_again_after_a_failure_is_set_again(meanwhile: float | None) -> None:
+@pytest.mark.parametrize(
+    ("meanwhile", "method", "left"), [({}, "DELETE", None), ({TOPIC: 50.0}, "POST", Rates(50, -1))]
+)
+def test_what_is_wanted_again_after_a_failure_is_set_again(
+    meanwhile: Mapping[Slot, float], method: str, left: Rates | None
+) -> None:
     """What failed may have been carried out: Pulsar holds another limit then, or none."""
     fake, pusher = pushing()
     step(pusher, {TOPIC: 100}, 0)
-
-    def fail(method: str, path: str) -> int | None:
-        if method == "GET" or path != TOPIC.path:
-            return 0
-        fake.set.clear()
-        if meanwhile is not None:
-            fake.hold(TOPIC, Rates(50, -1))
-        return 500
-
-    fake.fail = fail
-    wanted = {} if meanwhile is None else {TOPIC: meanwhile}
-    assert step(pusher, wanted, PUSH_APART_MS) == {TOPIC: Result.FAILED}
+    break_off(fake, method, left)
+    assert step(pusher, meanwhile, PUSH_APART_MS) == {TOPIC: Result.FAILED}
     fake.fail = lambda _method, _path: 0
     assert step(pusher, {TOPIC: 100}, 2 * PUSH_APART_MS) == {TOPIC: Result.SET}
     assert held(fake, TOPIC) == body_of(Kind.PUBLISH, Rates(100, -1))
@@ -211,14 +203,7 @@ def test_what_is_gone_already_is_ours_no_more() -> None:
     """By a removal that was answered by an error, or by hand: what somebody sets there later is theirs."""
     fake, pusher = pushing()
     step(pusher, {TOPIC: 50}, 0)
-
-    def fail(method: str, path: str) -> int | None:
-        if method == "DELETE" and path == TOPIC.path:
-            fake.set.clear()
-            return 500
-        return 0
-
-    fake.fail = fail
+    break_off(fake, "DELETE", None)
     assert step(pusher, {}, PUSH_APART_MS) == {TOPIC: Result.FAILED}
     step(pusher, {}, 2 * PUSH_APART_MS)
     assert fake.properties == {}
@@ -287,7 +272,7 @@ def test_a_namespace_that_is_gone_takes_its_limits_with_it() -> None:
     assert len(fake.properties) == 1 and "c/d" in str(fake.properties)
     assert step(pusher, {TOPIC: 50, OTHER: 5}, PUSH_APART_MS + LOOK_AGAIN_MS - 1) == {}
     fake.absent = ()
-    fake.set.pop(unquote(TOPIC.path))
+    fake.set.pop(TOPIC.path)
     assert step(pusher, {TOPIC: 50, OTHER: 5}, PUSH_APART_MS + LOOK_AGAIN_MS) == {TOPIC: Result.SET}
 
 

@@ -2,9 +2,8 @@
 
 from typing import Any
 
-import httpx2
 import pytest
-from limits_kit import FakePulsar, rest_of, run
+from limits_kit import FakeApi, FakePulsar, rest_of, run
 
 from streaming.collect.pulsar.counters import Differences, Place
 from streaming.collect.pulsar.readings import counters_in, counters_of, read_counters
@@ -73,23 +72,23 @@ STATS = {
     "msgInCounter": 100, "bytesInCounter": 13500, "ownerBroker": "broker1:8080",
     "subscriptions": {"s1": {"msgOutCounter": 40, "bytesOutCounter": 5400}, "__compaction": {}},
 }  # fmt: skip
+STATS_PATH = "/admin/v2/persistent/a/b/t/stats"
+ANSWERS: dict[str, Any] = {
+    "/admin/v2/brokers": ["broker1:8080"],
+    "/admin/v2/tenants": ["a"],
+    "/admin/v2/namespaces/a": ["a/b"],
+    "/admin/v2/namespaces/a/b/topics": [T],
+    STATS_PATH: STATS,
+}
+"""Of a cluster with this topic."""
 
 
 def test_stats_are_read_topic_by_topic() -> None:
     """Where pages are not to be had. A topic that is gone meanwhile is passed over."""
-    answers: dict[str, Any] = {
-        "/admin/v2/brokers": ["broker1:8080"],
-        "/admin/v2/tenants": ["a"],
-        "/admin/v2/namespaces/a": ["a/b", "a/other"],
-        "/admin/v2/namespaces/a/b/topics": [T, "persistent://a/b/gone", "persistent://a/b/__change_events"],
-        "/admin/v2/persistent/a/b/t/stats": STATS,
-    }
-
-    def answer(request: httpx2.Request) -> httpx2.Response:
-        found = answers.get(request.url.path)
-        return httpx2.Response(404 if found is None else 200, json=found or {"reason": "gone"})
-
-    reading = run(read_counters(rest_of(answer), Source.STATS, lambda namespace: namespace == "a/b"))
+    own = [T, "persistent://a/b/gone", "persistent://a/b/__change_events"]
+    known = {"/admin/v2/namespaces/a": ["a/b", "a/other"], "/admin/v2/namespaces/a/b/topics": own}
+    rest = rest_of(FakeApi({**ANSWERS, **known}))
+    reading = run(read_counters(rest, Source.STATS, lambda namespace: namespace == "a/b"))
     here = "pulsar-broker1:8080"
     assert reading.counters == {Place(here, T): (100, 13500, 0, 0), Place(here, T, "s1"): (0, 0, 40, 5400)}
     assert reading.failures == []
@@ -98,24 +97,11 @@ def test_stats_are_read_topic_by_topic() -> None:
 @pytest.mark.parametrize("failing", [{1}, {0, 1}])
 def test_a_stats_call_that_fails_is_no_traffic(failing: set[int]) -> None:
     """Neither of a topic that was read before nor of one that never was: its counter holds its past."""
-    lists: dict[str, Any] = {
-        "/admin/v2/brokers": ["broker1:8080"],
-        "/admin/v2/tenants": ["a"],
-        "/admin/v2/namespaces/a": ["a/b"],
-        "/admin/v2/namespaces/a/b/topics": [T],
-    }
-    number = 0
-
-    def answer(request: httpx2.Request) -> httpx2.Response:
-        if request.url.path in lists:
-            return httpx2.Response(200, json=lists[request.url.path])
-        if number in failing:
-            return httpx2.Response(500, json={"reason": "unloading"})
-        return httpx2.Response(200, json={**STATS, "msgInCounter": 10**9 + number})
-
-    rest, differences = rest_of(answer), Differences(9)
-    counted = []
+    fake, differences, counted = FakeApi(ANSWERS), Differences(9), list[int]()
+    fake.fail = lambda _method, path: 500 if path.endswith("/stats") and number in failing else 0
+    rest = rest_of(fake)
     for number in range(4):
+        fake.answers[STATS_PATH] = {**STATS, "msgInCounter": 10**9 + number}
         reading = run(read_counters(rest, Source.STATS, lambda _namespace: True))
         passed = differences.take(1_000 * number, reading.brokers, reading.counters, reading.shows)
         counted += [count[0] for place, count in passed.counts.items() if not place.subscription]
@@ -125,21 +111,15 @@ def test_a_stats_call_that_fails_is_no_traffic(failing: set[int]) -> None:
 
 def test_who_cannot_be_read_costs_no_other() -> None:
     """A tenant, a namespace, a topic of another form; what they hold is not taken for gone."""
-    answers: dict[str, Any] = {
-        "/admin/v2/brokers": ["broker1:8080"],
+    fake = FakeApi({
+        **ANSWERS,
         "/admin/v2/tenants": ["a", "lost", "gone"],
         "/admin/v2/namespaces/a": ["a/b", "a/lost", "a/gone"],
         "/admin/v2/namespaces/a/b/topics": [T, "persistent://a/b/odd"],
-        "/admin/v2/persistent/a/b/t/stats": STATS,
         "/admin/v2/persistent/a/b/odd/stats": {"msgInCounter": 1},
-    }
-
-    def answer(request: httpx2.Request) -> httpx2.Response:
-        if (found := answers.get(request.url.path)) is not None:
-            return httpx2.Response(200, json=found)
-        return httpx2.Response(500 if "lost" in request.url.path else 404, json={"reason": "no"})
-
-    reading = run(read_counters(rest_of(answer), Source.STATS, lambda _namespace: True))
+    })  # fmt: skip
+    fake.fail = lambda _method, path: 500 if "lost" in path else 0
+    reading = run(read_counters(rest_of(fake), Source.STATS, lambda _namespace: True))
     assert {place.topic for place in reading.counters} == {T}
     assert reading.unread == {"lost", "a/lost", "persistent://a/b/odd"} and len(reading.failures) == 3
     unseen = [f"persistent://{place}/t" for place in ("lost/n", "a/lost")]

@@ -37,6 +37,26 @@ async def test_many_calls_to_nobody_end_soon() -> None:
     assert await rest.get(PATH) is None
 
 
+async def test_an_attempt_is_told_by_what_came_of_it_and_only_one_that_was_made() -> None:
+    """A silent broker's many topics counted as that many calls of no time, and it by the redirect to it."""
+    seen: list[str] = []
+
+    def answer(request: httpx2.Request) -> httpx2.Response:
+        if request.url.host != "admin":
+            raise httpx2.ConnectError("no route")
+        return httpx2.Response(307, headers={"location": f"http://broker1:8080{request.url.path}"})
+
+    def told(_method: str, outcome: str, _seconds: float) -> None:
+        seen.append(outcome)
+
+    rest = Rest(RestTerms(base=BASE, attempts_max=1), told, httpx2.MockTransport(answer))
+    rest.trust_brokers(["broker1:8080"])
+    for asked in (rest.get(PATH), rest.get(PATH), rest.text("http://broker1:8080/metrics/")):
+        with pytest.raises(RestError, match="broker1:8080 d"):
+            await asked
+    assert seen == ["unreachable", "307"]
+
+
 @pytest.mark.parametrize("status", [400, 401, 403, 404, 409, 412])
 def test_a_refusal_is_no_reason_to_try_again(status: int) -> None:
     """Who is refused is refused again."""

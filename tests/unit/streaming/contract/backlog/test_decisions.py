@@ -12,7 +12,6 @@ from streaming.contract.backlog import decisions as backlog_decisions
 from streaming.contract.backlog.decisions import TTL_MS, BacklogDecision, EvictionPlan, backlog_decision
 from streaming.contract.errors import BadEvent
 from streaming.contract.fields import TS_MAX_MS
-from streaming.laws.backlog.table import TTL_MS as LAW_TTL_MS
 
 TOPIC = "persistent://acme/orders/t1"
 EVICT = "consumer_backlog_eviction"
@@ -60,11 +59,6 @@ def test_packed_ones_mean_the_same() -> None:
     (value,) = packed(replay([REPORT], BOTH))
     _, rows = unpack(value)
     assert backlog_decision(rows.to_pylist()[0]) == READ
-
-
-def test_the_life_time_is_the_laws() -> None:
-    """Said twice, since who reads decisions does not load laws."""
-    assert TTL_MS == LAW_TTL_MS
 
 
 def test_what_may_be_left_out() -> None:
