@@ -1,70 +1,13 @@
-"""Dispatch limits in front of a real Pulsar, by a proxy whose policies a test sets: no Kafka, no job."""
+"""Dispatch limits in front of a real Pulsar: policies, backlogs, and consumers that note what comes."""
 
 import time
-from collections.abc import Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager
 from typing import Any
 
 import pulsar
-from context_kit import enforce
 from pulsar_kit import Got, client, fresh
-from pulsar_proxy_kit import PulsarThread, bare_proxy
-
-from enforcer.laws.dispatch.dispatch import Dispatch
-from enforcer.laws.shares.groups import Groups
-from enforcer.pulsar.delivery.part import DeliveryPart
-from weir.stack.pulsar import LocalPulsar
 
 SUBSCRIPTION = "sub"
-
-
-class Limited:
-    """A proxy, and the policies that it follows.
-
-    Args:
-        proxy: it runs.
-    """
-
-    def __init__(self, proxy: PulsarThread) -> None:
-        self.proxy = proxy
-
-    def paths(self, changes: Mapping[str, Mapping[str, Any] | None]) -> None:
-        """Policies from now on, by path."""
-
-        def apply() -> None:
-            enforcement = self.proxy.proxy.enforcement
-            enforce(enforcement.context.policies, enforcement.context.brokers_ms(), changes)
-            enforcement.of(Dispatch).look()
-            enforcement.of(Groups).look()
-
-        self.proxy.do(apply)
-
-    def overcount(self, permits: int) -> None:
-        """Let the proxy believe that brokers have so many more for each consumer: they have lost them."""
-
-        def count() -> None:
-            for connection in self.proxy.proxy.connections:
-                for part in connection._parts:
-                    for consumer in part._consumers.values() if isinstance(part, DeliveryPart) else ():
-                        consumer.permits.balance += permits
-
-        self.proxy.do(count)
-
-    def sample(self, name: str, **labels: str) -> float:
-        """A metric of its own; 0 if it was never touched."""
-        return self.proxy.proxy.metrics.registry.get_sample_value(name, labels) or 0.0
-
-    @property
-    def service(self) -> str:
-        """Where clients connect to."""
-        return self.proxy.bootstrap
-
-
-@contextmanager
-def limited(pulsar_: LocalPulsar, own: dict[str, Any] | None = None, **settings: Any) -> Iterator[Limited]:
-    """A proxy of its own before a broker; settings as of `bare_proxy`."""
-    with bare_proxy(pulsar_.service, own=own, **settings) as proxy:
-        yield Limited(proxy)
 
 
 def rate(msgs: int = -1, size: int = -1, period: int = 1) -> dict[str, int]:

@@ -11,6 +11,7 @@ from proxy_kit import ProxyThread
 from enforcer.core.settings import ProxySettings
 from enforcer.laws.backlog.blocks import Blocks
 from enforcer.laws.concurrency.limits import ConcurrencyLimits
+from enforcer.laws.dispatch.dispatch import Dispatch
 from enforcer.laws.shares.groups import Groups
 from enforcer.laws.shares.meter import Meter
 from enforcer.pulsar.proxy import PulsarProxy, PulsarProxyConfig
@@ -45,16 +46,16 @@ class PulsarThread(ProxyThread):
         return {"service": f"pulsar+ssl://{self.bootstrap}", "tls_trust_certs_file_path": tls.client_ca}
 
     def count(self, name: str, **labels: str) -> float:
-        """A metric of its own, `weir_pulsar_...`; 0 if it was never touched."""
-        return self.proxy.metrics.registry.get_sample_value(f"weir_pulsar_{name}", labels) or 0.0
+        """A metric of its own, `weir_pulsar_...`."""
+        return self.sample(f"weir_pulsar_{name}", **labels)
 
     def set(self, policies: Mapping[str, Any]) -> None:
         """Put these policies in force, as if they had been read; a value of None removes one."""
         enforcement = self.proxy.enforcement
 
         def apply() -> None:
-            enforce(enforcement.context.policies, enforcement.context.clock.wall_ms(), policies)
-            for law in (Groups, ConcurrencyLimits, Blocks):
+            enforce(enforcement.context.policies, enforcement.context.brokers_ms(), policies)
+            for law in (Groups, Dispatch, ConcurrencyLimits, Blocks):
                 enforcement.of(law).look()
 
         self.do(apply)

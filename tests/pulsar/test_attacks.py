@@ -5,8 +5,9 @@ from collections.abc import Iterator
 
 import pytest
 from publish_kit import send_frame
-from pulsar_dispatch_kit import Limited, fill, limited, namespace, new_topic, rate
+from pulsar_dispatch_kit import fill, namespace, new_topic, rate
 from pulsar_kit import fresh
+from pulsar_proxy_kit import PulsarThread, bare_proxy
 from raw_pulsar import RawPulsar
 
 from enforcer.wire.pulsar import frames
@@ -25,10 +26,10 @@ FULL = "persistent://public/default/"
 
 
 @pytest.fixture(scope="module")
-def limit(pulsar: LocalPulsar) -> Iterator[Limited]:
+def proxy(pulsar: LocalPulsar) -> Iterator[PulsarThread]:
     """A proxy with a limit for each subscription."""
-    with limited(pulsar) as made:
-        made.paths(namespace(subscription=rate(RATE)))
+    with bare_proxy(pulsar.service) as made:
+        made.set(namespace(subscription=rate(RATE)))
         yield made
 
 
@@ -82,9 +83,9 @@ def came(raw: RawPulsar) -> int:
     return count
 
 
-def test_without_an_attack_the_limit_holds(limit: Limited, topic: str) -> None:
+def test_without_an_attack_the_limit_holds(proxy: PulsarThread, topic: str) -> None:
     """What the others are measured by."""
-    with RawPulsar(limit.service, "mallory") as raw:
+    with RawPulsar(proxy.bootstrap, "mallory") as raw:
         looked_up(raw, topic)
         raw.send(subscribe(topic))
         raw.answers(1)
@@ -92,9 +93,9 @@ def test_without_an_attack_the_limit_holds(limit: Limited, topic: str) -> None:
         assert RATE < came(raw) <= MOST
 
 
-def test_a_refusal_of_another_request_with_the_same_id(limit: Limited, topic: str) -> None:
+def test_a_refusal_of_another_request_with_the_same_id(proxy: PulsarThread, topic: str) -> None:
     """SEEK of a consumer that is not there fails at once, while the SUBSCRIBE is under way."""
-    with RawPulsar(limit.service, "mallory") as raw:
+    with RawPulsar(proxy.bootstrap, "mallory") as raw:
         looked_up(raw, topic)
         raw.send(subscribe(topic, request=7), command(frames.SEEK, consumer_id=77, request_id=7))
         assert raw.receive()[0] == frames.ERROR
@@ -103,9 +104,9 @@ def test_a_refusal_of_another_request_with_the_same_id(limit: Limited, topic: st
         assert came(raw) <= MOST
 
 
-def test_an_end_of_another_request_with_the_same_id(limit: Limited, topic: str) -> None:
+def test_an_end_of_another_request_with_the_same_id(proxy: PulsarThread, topic: str) -> None:
     """UNSUBSCRIBE, and the close of a consumer that is not there, which always succeeds."""
-    with RawPulsar(limit.service, "mallory") as raw:
+    with RawPulsar(proxy.bootstrap, "mallory") as raw:
         looked_up(raw, topic)
         raw.send(subscribe(topic))
         raw.answers(1)
@@ -118,9 +119,9 @@ def test_an_end_of_another_request_with_the_same_id(limit: Limited, topic: str) 
         assert came(raw) <= MOST
 
 
-def test_a_number_that_is_given_again_and_again(limit: Limited, pulsar: LocalPulsar, topic: str) -> None:
+def test_a_number_that_is_given_again_and_again(proxy: PulsarThread, pulsar: LocalPulsar, topic: str) -> None:
     """A SUBSCRIBE that fails, and many more of its number behind it."""
-    with RawPulsar(limit.service, "mallory") as raw:
+    with RawPulsar(proxy.bootstrap, "mallory") as raw:
         looked_up(raw, topic)
         missing = command(
             frames.SUBSCRIBE, topic="persistent://public/nowhere/x", subscription="s", consumer_id=1,
@@ -137,10 +138,10 @@ def test_a_number_that_is_given_again_and_again(limit: Limited, pulsar: LocalPul
     ("scheme", "subscription"), [("Persistent://", ""), ("PERSISTENT://", ""), ("persistent://", "s" * 5_000)]
 )
 def test_names_in_capitals_and_very_long_ones(
-    limit: Limited, topic: str, scheme: str, subscription: str
+    proxy: PulsarThread, topic: str, scheme: str, subscription: str
 ) -> None:
     """Brokers read capitals, and keep no reader's name anywhere."""
-    with RawPulsar(limit.service, "mallory") as raw:
+    with RawPulsar(proxy.bootstrap, "mallory") as raw:
         looked_up(raw, topic)
         raw.send(subscribe(topic.replace("persistent://", scheme), subscription=subscription))
         raw.answers(1)
@@ -152,7 +153,7 @@ def test_names_in_capitals_and_very_long_ones(
     "local",
     ["x" * 1_100, "__transaction_log_", "__transaction_buffer_snapshot_", "{}__transaction_pending_ack"],
 )
-def test_names_that_look_like_pulsars_own(limit: Limited, pulsar: LocalPulsar, local: str) -> None:
+def test_names_that_look_like_pulsars_own(proxy: PulsarThread, pulsar: LocalPulsar, local: str) -> None:
     """Topics that anybody may make; those that the broker keeps for itself bring nothing."""
     name = FULL + (local.format(fresh("t")) if "{" in local else local + fresh("t"))
     with RawPulsar(pulsar.service, "mallory") as raw:
@@ -161,7 +162,7 @@ def test_names_that_look_like_pulsars_own(limit: Limited, pulsar: LocalPulsar, l
         if raw.receive()[0] == frames.PRODUCER_SUCCESS:
             raw.send(*(sound(send_frame(1, each)) for each in range(STORED)))
             raw.answers(STORED)
-    with RawPulsar(limit.service, "mallory") as raw:
+    with RawPulsar(proxy.bootstrap, "mallory") as raw:
         looked_up(raw, name)
         raw.send(subscribe(name))
         raw.answers(1)
@@ -169,10 +170,10 @@ def test_names_that_look_like_pulsars_own(limit: Limited, pulsar: LocalPulsar, l
         assert came(raw) <= MOST
 
 
-def test_closing_behind_each_grant(limit: Limited, topic: str) -> None:
+def test_closing_behind_each_grant(proxy: PulsarThread, topic: str) -> None:
     """What comes behind the close is for nobody, so it counts for nobody."""
     count = turn = 0
-    with RawPulsar(limit.service, "mallory") as raw:
+    with RawPulsar(proxy.bootstrap, "mallory") as raw:
         looked_up(raw, topic)
         until = time.monotonic() + SECONDS
         while time.monotonic() < until:
