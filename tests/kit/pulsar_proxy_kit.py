@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 from backlog_kit import decision
+from cluster_kit import LOOPBACK, address
 from context_kit import enforce
 from proxy_kit import ProxyThread
 
@@ -17,6 +18,7 @@ from enforcer.laws.shares.meter import Meter
 from enforcer.pulsar.proxy import PulsarProxy, PulsarProxyConfig
 from enforcer.pulsar.settings import PulsarSettings
 from weir.stack.kafka import free_port
+from weir.stack.pulsar import LocalPulsar
 
 # None is the parameter of tests that name none: these have the same proxy.
 BOTH_WAYS, TLS_IN_SOAK = (
@@ -71,6 +73,16 @@ class PulsarThread(ProxyThread):
         return (0, 0) if account is None else (account.used[0], account.used[1])
 
 
+def joined(company: Any, pulsar: LocalPulsar, name: str) -> PulsarThread:
+    """A proxy with this id before a broker that follows an installation (Cluster or Company)."""
+    return PulsarThread(
+        PulsarProxyConfig(
+            pulsar=(address(pulsar.service),), kafka=(address(company.kafka.bootstrap),),
+            listen=(LOOPBACK, 0), topics=company.topics, settings=ProxySettings(id=name),
+        )
+    )  # fmt: skip
+
+
 def bare_proxy(service: str, *, own: dict[str, Any] | None = None, **settings: Any) -> PulsarThread:
     """A proxy before the broker at HOST:PORT whose Kafka is away, so that nothing is limited.
 
@@ -78,11 +90,10 @@ def bare_proxy(service: str, *, own: dict[str, Any] | None = None, **settings: A
         own: settings of section `pulsar`.
         settings: of section `proxy`; `listen` is where it listens.
     """
-    host, _, port = service.rpartition(":")
-    listen = settings.pop("listen", ("127.0.0.1", 0))
+    listen = settings.pop("listen", (LOOPBACK, 0))
     return PulsarThread(
         PulsarProxyConfig(
-            pulsar=((host, int(port)),), kafka=(("127.0.0.1", free_port()),), connection={"log_level": "0"},
+            pulsar=(address(service),), kafka=((LOOPBACK, free_port()),), connection={"log_level": "0"},
             listen=listen, settings=ProxySettings(start_timeout_ms=0, **settings),
             own_settings=PulsarSettings(**(own or {})),
         )

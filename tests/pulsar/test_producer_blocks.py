@@ -8,17 +8,15 @@ from typing import Any
 
 import pulsar as clients
 import pytest
-from backlog_kit import EXCEPTION, HOLD, BacklogWriter, quota
+from backlog_kit import EXCEPTION, HOLD, BacklogWriter, counted, quota
 from broker_fixtures import apart
-from cluster_kit import LOOPBACK, Cluster, address
+from cluster_kit import Cluster
 from proxy_kit import until
 from pulsar import MessageId, Result
 from pulsar_kit import Admin, Sending, client, fresh, receive
-from pulsar_proxy_kit import BOTH_WAYS, TLS_IN_SOAK, PulsarThread
+from pulsar_proxy_kit import BOTH_WAYS, TLS_IN_SOAK, PulsarThread, joined
 from pulsar_tools import java_produce, perf
 
-from enforcer.core.settings import ProxySettings
-from enforcer.pulsar.proxy import PulsarProxyConfig
 from weir.stack.pulsar import LocalPulsar
 
 BEYOND, INSIDE = 10_240, 100
@@ -28,13 +26,6 @@ def block(proxy: PulsarThread, topic: str, policy: str = HOLD) -> None:
     """Put a topic beyond its quota."""
     proxy.set({f"topics.{topic}": quota(policy)})
     proxy.backlog(topic, BEYOND)
-
-
-def counted(proxy: PulsarThread, outcome: str, policy: str = HOLD) -> float:
-    """How many producers came to this."""
-    labels = {"quota_type": "size", "policy": policy, "outcome": outcome}
-    name = "weir_producer_block_requests_total"
-    return proxy.proxy.metrics.registry.get_sample_value(name, labels) or 0.0
 
 
 def publishers(admin: Admin, topic: str) -> int:
@@ -168,12 +159,8 @@ def test_blocks_are_read_from_kafka_and_logged_there(
     topic = admin.topic(fresh("logged"))
     with apart(cluster, "pulsar-blocks") as company:
         writer = BacklogWriter(company, company.topics)
-        config = PulsarProxyConfig(
-            pulsar=(address(pulsar.service),), kafka=(address(company.kafka.bootstrap),),
-            listen=(LOOPBACK, 0), topics=company.topics, settings=ProxySettings(id="p1"),
-        )  # fmt: skip
         writer.policies.put(f"topics.{topic}", quota())
-        with PulsarThread(config) as proxy, client(proxy.bootstrap) as own:
+        with joined(company, pulsar, "p1") as proxy, client(proxy.bootstrap) as own:
             stream = Stream(own.create_producer(topic, batching_enabled=False), 200)
             stream.goes_on()
             said = writer.say(topic, BEYOND)
@@ -239,9 +226,8 @@ def test_what_waits_for_a_limit_is_sent_again(proxy: PulsarThread, admin: Admin)
         proxy.backlog(topic, INSIDE)
         sending.wait()
         assert stored(own, topic) == list(range(60))
-    metrics = proxy.proxy.metrics.registry
-    assert metrics.get_sample_value("weir_publish_unsent_sends_total", {"reason": "blocked"}) > 0
-    assert metrics.get_sample_value("weir_publish_queued_sends") == 0
+    assert proxy.sample("weir_publish_unsent_sends_total", reason="blocked") > 0
+    assert proxy.sample("weir_publish_queued_sends") == 0
 
 
 @pytest.mark.soak

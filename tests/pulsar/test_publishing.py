@@ -100,8 +100,7 @@ def test_a_topic_that_is_unloaded_while_sends_wait_loses_none(proxy: PulsarThrea
     assert list(dict.fromkeys(got)) == list(range(60))
     # What was on its way to the broker in that moment may be there twice, as without a proxy.
     assert len(got) <= 65
-    metrics = proxy.proxy.metrics.registry
-    assert metrics.get_sample_value("weir_publish_unsent_sends_total", {"reason": "broker"}) > 0
+    assert proxy.sample("weir_publish_unsent_sends_total", reason="broker") > 0
 
 
 def test_a_close_waits_for_what_was_sent(proxy: PulsarThread, admin: Admin) -> None:
