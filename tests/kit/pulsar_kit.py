@@ -6,7 +6,7 @@ import time
 import urllib.error
 import urllib.request
 from atexit import register
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import count
@@ -189,14 +189,17 @@ class Sending:
 
     Args:
         producer: the client's.
+        messages: what it sends first.
     """
 
-    def __init__(self, producer: pulsar.Producer) -> None:
+    def __init__(self, producer: pulsar.Producer, messages: Iterable[bytes] = ()) -> None:
         self.producer = producer
         self.sent: list[Sent] = []
         self.failed: list[Any] = []
         self._under_way = 0
         self._changed = threading.Condition()
+        for data in messages:
+            self.send(data)
 
     def send(self, data: bytes, **options: Any) -> None:
         """One message; waits only while the client's own queue is full (block_if_queue_full)."""
@@ -225,12 +228,14 @@ class Sending:
         return self.sent
 
 
-def send_all(producer: pulsar.Producer, messages: list[bytes], limit_s: float = WAIT_S) -> list[Sent]:
+def numbered(count: int) -> list[bytes]:
+    """Messages that are their numbers, from 0."""
+    return [b"%d" % number for number in range(count)]
+
+
+def send_all(producer: pulsar.Producer, messages: Iterable[bytes], limit_s: float = WAIT_S) -> list[Sent]:
     """Send them all and wait for the receipts."""
-    sending = Sending(producer)
-    for data in messages:
-        sending.send(data)
-    return sending.wait(limit_s)
+    return Sending(producer, messages).wait(limit_s)
 
 
 def receive(

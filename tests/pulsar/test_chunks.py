@@ -5,7 +5,7 @@ import time
 import pulsar as client_library
 import pytest
 from pulsar_dispatch_kit import rate
-from pulsar_kit import Admin, Sending, client, fresh
+from pulsar_kit import Admin, client, fresh, send_all
 from pulsar_proxy_kit import bare_proxy
 
 from weir.stack.pulsar import LocalPulsar
@@ -45,10 +45,8 @@ def test_chunks_are_charged_one_by_one_and_arrive_whole(
         producer = made.create_producer(
             topic, batching_enabled=False, chunking_enabled=True, block_if_queue_full=True
         )
-        sending, began = Sending(producer), time.monotonic()
-        for number in range(MESSAGES):
-            sending.send(content(number))
-        sending.wait()
+        began = time.monotonic()
+        send_all(producer, map(content, range(MESSAGES)))
         # Half of a second's rate may go at once, and a group may owe for one chunk.
         assert time.monotonic() - began > MESSAGES - 2
         stats = admin.stats(topic)

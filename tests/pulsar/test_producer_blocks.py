@@ -13,7 +13,7 @@ from broker_fixtures import apart
 from cluster_kit import Cluster
 from proxy_kit import until
 from pulsar import MessageId, Result
-from pulsar_kit import Admin, Sending, client, fresh, receive
+from pulsar_kit import Admin, Sending, client, fresh, numbered, receive
 from pulsar_proxy_kit import BOTH_WAYS, TLS_IN_SOAK, PulsarThread, joined
 from pulsar_tools import java_produce, perf
 
@@ -216,9 +216,7 @@ def test_what_waits_for_a_limit_is_sent_again(proxy: PulsarThread, admin: Admin)
     )
     topic = admin.topic(f"{namespace}/a")
     with client(proxy.bootstrap) as own:
-        sending = Sending(own.create_producer(topic, batching_enabled=False))
-        for number in range(60):
-            sending.send(b"%d" % number)
+        sending = Sending(own.create_producer(topic, batching_enabled=False), numbered(60))
         until(lambda: len(sending.sent) > 10, what="some are sent")
         block(proxy, topic)
         until(lambda: publishers(admin, topic) == 0, what="the producer is closed")

@@ -12,7 +12,7 @@ import pytest
 from proxy_kit import until
 from pulsar import CompressionType, ConsumerType, InitialPosition, MessageId
 from pulsar.schema import JsonSchema, Record, String
-from pulsar_kit import Admin, Sending, client, fresh, receive, send_all
+from pulsar_kit import Admin, Sending, client, fresh, numbered, receive, send_all
 from pulsar_proxy_kit import PulsarThread, bare_proxy
 from pulsar_rig import connect, split
 
@@ -112,7 +112,7 @@ def test_ways_to_consume(clients: Any) -> None:
     """Readers, seeking, key-shared, negative acknowledgements and dead letters."""
     topic = fresh("ways")
     producer = clients.create_producer(topic, batching_enabled=False)
-    ids = [one.id for one in send_all(producer, [b"%d" % number for number in range(50)])]
+    ids = [one.id for one in send_all(producer, numbered(50))]
     reader = clients.create_reader(topic, MessageId.earliest)
     assert len(receive(reader, most=50)) == 50
     consumer = clients.subscribe(topic, "seeks", initial_position=EARLIEST)

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from proxy_kit import until
 from pulsar import InitialPosition
-from pulsar_kit import Admin, client, fresh, receive, send_all
+from pulsar_kit import Admin, client, fresh, numbered, receive, send_all
 from pulsar_proxy_kit import bare_proxy
 from tls_kit import Authority
 
@@ -19,7 +19,7 @@ def passes(service: str, authority: Authority, topic: str) -> None:
     with client(f"pulsar+ssl://{service}", tls_trust_certs_file_path=authority.ca) as connected:
         consumer = connected.subscribe(topic, "all", initial_position=InitialPosition.Earliest)
         producer = connected.create_producer(topic, batching_enabled=False)
-        messages = [b"%d" % number for number in range(50)]
+        messages = numbered(50)
         assert len(send_all(producer, messages)) == 50
         assert [one.data for one in receive(consumer, most=50)] == messages
 
