@@ -137,3 +137,9 @@ def entry_at(report: Backlog, number: int, total: int) -> Position:
             return ledger.id, ledger.entries - 1 - left
         left -= ledger.entries
     raise AssertionError(number)
+
+
+def upto(report: Backlog, number: int, total: int, passed: int = 0) -> dict[str, Any]:
+    """A plan for SLOW, which has passed so many: to the entry with a number (see entry_at), and no further."""
+    ledger, entry = entry_at(report, number, total)
+    return {"subscription": SLOW, "ledger": ledger, "entry": entry, "entries": number + 1 - passed}
