@@ -140,6 +140,6 @@ def entry_at(report: Backlog, number: int, total: int) -> Position:
 
 
 def upto(report: Backlog, number: int, total: int, passed: int = 0) -> dict[str, Any]:
-    """A plan for SLOW, which has passed so many: to the entry with a number (see entry_at), and no further."""
+    """A plan for SLOW, which has passed so many: to the entry with a number (see entry_at), no further."""
     ledger, entry = entry_at(report, number, total)
     return {"subscription": SLOW, "ledger": ledger, "entry": entry, "entries": number + 1 - passed}
