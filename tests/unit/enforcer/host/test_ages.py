@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import uvloop
 from connection_kit import Rig, framed, opaque
-from door_kit import LIMIT_S, Door, tls_of
+from door_kit import LIMIT_S, Door
 from pulsar_rig import MESSAGE, PulsarRig, connect, connected
 from tls_kit import Authority
 
@@ -64,7 +64,7 @@ async def test_what_was_begun_arrives_whole(tmp_path: Path, made: Callable[[], S
             connection.check(LATER_MS)
             await asyncio.sleep(0.01)
 
-    door, (connection, said, answer) = Door(tls=tls_of(authority) if secure else None), made()
+    door, (connection, said, answer) = Door(tls=authority.door() if secure else None), made()
     await door.open(lambda: connection)
     reader, writer = await door.connect(context=authority.context() if secure else None)
     writer.write(said)

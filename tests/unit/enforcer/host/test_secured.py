@@ -13,7 +13,7 @@ from typing import cast
 
 import pytest
 import uvloop
-from door_kit import LIMIT_S, Door, in_loop, only_new_garbage, tls_of
+from door_kit import LIMIT_S, Door, in_loop, only_new_garbage
 from endings_kit import arrived
 from tls_kit import LOOPBACK, Authority
 
@@ -74,7 +74,7 @@ class Side(asyncio.Protocol):
 async def between(folder: Path) -> AsyncIterator[tuple[Side, Side]]:
     """A connection by TLS: the broker's side of it, through the entrance, and ours, dialled."""
     authority = Authority(folder)
-    door, there, here = Door(tls=tls_of(authority)), Side(), Side()
+    door, there, here = Door(tls=authority.door()), Side(), Side()
     await door.open(lambda: there)
     await dial(lambda: here, door.address, ssl.create_default_context(cafile=authority.ca))
     await asyncio.wait_for(there.made.wait(), LIMIT_S)
@@ -133,7 +133,7 @@ async def test_who_reads_nothing_at_first_can_write(tmp_path: Path) -> None:
             self.transport.write(b"hello")
 
     authority = Authority(tmp_path)
-    door, there, here = Door(tls=tls_of(authority)), Side(), Deaf()
+    door, there, here = Door(tls=authority.door()), Side(), Deaf()
     await door.open(lambda: there)
     await dial(lambda: here, door.address, ssl.create_default_context(cafile=authority.ca))
     await there.got(5)
@@ -158,7 +158,7 @@ async def test_what_waits_when_the_client_ends_its_side_arrives(
 ) -> None:
     """It may still read after its close_notify; what it does not get is no flood of the log either."""
     authority, loop = Authority(tmp_path), asyncio.get_running_loop()
-    door, there = Door(tls=tls_of(authority)), Side()
+    door, there = Door(tls=authority.door()), Side()
     await door.open(lambda: there)
     got, sent = ssl.MemoryBIO(), ssl.MemoryBIO()
     tls = ssl.create_default_context(cafile=authority.ca).wrap_bio(got, sent, server_hostname=LOOPBACK)
@@ -215,7 +215,7 @@ async def test_an_idle_connection_keeps_what_is_counted(tmp_path: Path) -> None:
     # Made before, since they are not counted.
     spare, sides = [Side() for _ in range(2 * count + 10)], list[Side]()
     context = ssl.create_default_context(cafile=authority.ca)
-    door = Door(room=2 * count, tls=tls_of(authority))
+    door = Door(room=2 * count, tls=authority.door())
 
     def side() -> Side:
         sides.append(spare.pop())
@@ -265,7 +265,7 @@ async def shaken_by_hand(
 async def test_what_comes_with_the_handshake_waits_for_who_does_not_read(tmp_path: Path, size: int) -> None:
     """It is told once it is wanted, though the client has ended meanwhile."""
     authority, sent = Authority(tmp_path), LARGE[:size]
-    async with Door(paused=True, tls=tls_of(authority)) as door:
+    async with Door(paused=True, tls=authority.door()) as door:
         client, _ = await shaken_by_hand(door, authority, sent)
         arrived(client)
         client.close()
@@ -286,7 +286,7 @@ async def test_what_stands_before_nonsense_is_told(tmp_path: Path) -> None:
             self.why = exc
 
     authority, there = Authority(tmp_path), Told()
-    door = Door(tls=tls_of(authority))
+    door = Door(tls=authority.door())
     await door.open(lambda: there)
     client, tls = await shaken_by_hand(door, authority, b"good")
     with client:
@@ -305,7 +305,7 @@ def test_of_a_failed_handshake_nothing_stays(tmp_path: Path, said: bytes, reason
         return sum(issubclass(type(found), Secured) for found in gc.get_objects())
 
     async def run() -> None:
-        door = Door(tls=tls_of(Authority(tmp_path)))
+        door = Door(tls=Authority(tmp_path).door())
         await door.open()
         gc.disable()
         try:
@@ -327,7 +327,7 @@ def test_of_a_failed_handshake_nothing_stays(tmp_path: Path, said: bytes, reason
 async def test_who_does_not_end_is_ended(tmp_path: Path, size: int) -> None:
     """A client that neither reads nor closes has its time, and no more."""
     authority = Authority(tmp_path)
-    async with Door(goodbye_s=0.2, tls=tls_of(authority)) as door:
+    async with Door(goodbye_s=0.2, tls=authority.door()) as door:
         client, _ = await shaken_by_hand(door, authority, b"x")
         with client:
             came = await door.next()
