@@ -13,9 +13,10 @@ from itertools import count
 from pathlib import Path
 from shutil import rmtree
 from tempfile import mkdtemp
-from typing import Any
+from typing import Any, Self
 
 import pulsar
+from threaded import Threaded, until
 
 WAIT_S = 30.0
 _names = count(1)
@@ -172,6 +173,7 @@ class Sent:
     began: float
     ended: float
     id: Any
+    data: bytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -209,7 +211,7 @@ class Sending:
             with self._changed:
                 self._under_way -= 1
                 if result == pulsar.Result.Ok:
-                    self.sent.append(Sent(began, time.monotonic(), message_id))
+                    self.sent.append(Sent(began, time.monotonic(), message_id, data))
                 else:
                     self.failed.append(result)
                 self._changed.notify_all()
@@ -226,6 +228,50 @@ class Sending:
             assert answered, f"{self._under_way} unanswered"
         assert not self.failed, self.failed[:3]
         return self.sent
+
+
+class Publishing(Threaded):
+    """Sends numbers in a thread until it is stopped.
+
+    Attributes:
+        sending: what became of them.
+        numbers: how many there are.
+        failed: results of those that failed.
+
+    Args:
+        producer: the client's.
+        rate: at most so many a second.
+    """
+
+    def __init__(self, producer: pulsar.Producer, rate: float = 500.0) -> None:
+        super().__init__(self._run)
+        self.sending, self.numbers, self._rate = Sending(producer), 0, rate
+        self.failed = self.sending.failed
+
+    @property
+    def acknowledged(self) -> list[int]:
+        """Those with a receipt, in the order of that."""
+        return [int(one.data) for one in list(self.sending.sent)]
+
+    def start(self) -> Self:
+        """Begin."""
+        return self.__enter__()
+
+    def stop(self) -> list[int]:
+        """End; returns those with a receipt, when all are answered."""
+        self.__exit__()
+        until(lambda: len(self.acknowledged) + len(self.failed) == self.numbers, WAIT_S, "all answered")
+        return self.acknowledged
+
+    def goes_on(self) -> None:
+        """Wait until more have a receipt."""
+        before = len(self.acknowledged)
+        until(lambda: len(self.acknowledged) > before + 5, what="more is acknowledged")
+
+    def _run(self) -> None:
+        while not self._stopping.wait(1 / self._rate):
+            self.numbers += 1
+            self.sending.send(b"%d" % (self.numbers - 1))
 
 
 def numbered(count: int) -> list[bytes]:
