@@ -2,7 +2,6 @@
 
 import asyncio
 from collections.abc import Callable
-from pathlib import Path
 
 import pytest
 import uvloop
@@ -54,9 +53,10 @@ def of_pulsar() -> Said:
 
 @pytest.mark.parametrize("secure", [False, True], ids=["plain", "tls"])
 @pytest.mark.parametrize("made", [of_kafka, of_pulsar])
-async def test_what_was_begun_arrives_whole(tmp_path: Path, made: Callable[[], Said], secure: bool) -> None:
+async def test_what_was_begun_arrives_whole(
+    authority: Authority, made: Callable[[], Said], secure: bool
+) -> None:
     """However late its client reads it; then the connection ends."""
-    authority = Authority(tmp_path)
 
     async def aging(connection: KafkaConnection | PulsarConnection) -> None:
         while True:

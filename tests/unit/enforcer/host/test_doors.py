@@ -3,7 +3,6 @@
 import asyncio
 import socket
 import ssl
-from pathlib import Path
 
 import pytest
 import uvloop
@@ -19,7 +18,7 @@ LOOP = uvloop.new_event_loop
 
 @pytest.mark.parametrize("farewell", ["close", "close_notify"])
 @pytest.mark.parametrize("size", (1, 51_200))
-async def test_what_was_sent_before_an_end_is_read(tmp_path: Path, size: int, farewell: str) -> None:
+async def test_what_was_sent_before_an_end_is_read(authority: Authority, size: int, farewell: str) -> None:
     """Also by who reads only later: a held client that leaves has sent what it has sent."""
     sent = (bytes(range(256)) * 200)[:size]
 
@@ -34,7 +33,6 @@ async def test_what_was_sent_before_an_end_is_read(tmp_path: Path, size: int, fa
                 client.unwrap()
         client.close()
 
-    authority = Authority(tmp_path)
     async with Door(paused=True, tls=authority.door()) as door:
         await asyncio.to_thread(send, door.address, authority.context())
         came = await door.next()
@@ -47,9 +45,8 @@ async def test_what_was_sent_before_an_end_is_read(tmp_path: Path, size: int, fa
         assert len(came.data) == size and hash(came.data) == hash(sent)
 
 
-async def test_mute_clients_of_one_address_make_room(tmp_path: Path) -> None:
+async def test_mute_clients_of_one_address_make_room(authority: Authority) -> None:
     """With all places taken by handshakes that do not go on, the oldest of the greediest ends, counted."""
-    authority = Authority(tmp_path)
     async with Door(room=5, tls=authority.door()) as door:
         mute = [socket.create_connection(door.address, timeout=LIMIT_S) for _ in range(20)]
         _, writer = await asyncio.wait_for(
@@ -63,9 +60,9 @@ async def test_mute_clients_of_one_address_make_room(tmp_path: Path) -> None:
         client.close()
 
 
-async def test_what_was_sent_is_read_by_who_stops_and_goes_at_once(tmp_path: Path) -> None:
+async def test_what_was_sent_is_read_by_who_stops_and_goes_at_once(authority: Authority) -> None:
     """An earlier step of going on must not open the socket for a later one: the end is found first then."""
-    authority, loop = Authority(tmp_path), asyncio.get_running_loop()
+    loop = asyncio.get_running_loop()
     async with Door(tls=authority.door()) as door:
         context = authority.context()
         # Else tickets wait unread, and closing is a reset.
@@ -86,9 +83,8 @@ async def test_what_was_sent_is_read_by_who_stops_and_goes_at_once(tmp_path: Pat
         assert len(came.data) == 1_000
 
 
-async def test_reading_on_just_when_the_connection_is_lost(tmp_path: Path) -> None:
+async def test_reading_on_just_when_the_connection_is_lost(authority: Authority) -> None:
     """TLS has lost its socket a turn before its owner hears of it."""
-    authority = Authority(tmp_path)
     door, said = Door(paused=True, tls=authority.door()), list[object]()
     asyncio.get_running_loop().set_exception_handler(lambda _loop, context: said.append(context))
     await door.open()

@@ -44,9 +44,9 @@ class Authorities(NamedTuple):
 
 
 @pytest.fixture(scope="module")
-def authorities(tmp_path_factory: pytest.TempPathFactory) -> Authorities:
+def authorities(authority: Authority, tmp_path_factory: pytest.TempPathFactory) -> Authorities:
     """Made once."""
-    return Authorities(*(Authority(tmp_path_factory.mktemp(name)) for name in ("own", "other")))
+    return Authorities(authority, Authority(tmp_path_factory.mktemp("other")))
 
 
 def limited(context: ssl.SSLContext, version: ssl.TLSVersion | None, ciphers: str) -> ssl.SSLContext:
