@@ -1,7 +1,8 @@
 """Dispatch limits in front of a real Pulsar: policies, backlogs, and consumers that note what comes."""
 
 import time
-from contextlib import AbstractContextManager
+from contextlib import ExitStack
+from functools import partial
 from typing import Any
 
 import pulsar
@@ -43,7 +44,7 @@ def _must(result: Any, _: Any) -> None:
     assert result == pulsar.Result.Ok, result
 
 
-class Reading(AbstractContextManager[Any]):
+class Reading(ExitStack):
     """Consumers that note each message when it comes, in threads of the client's.
 
     Args:
@@ -53,17 +54,15 @@ class Reading(AbstractContextManager[Any]):
     """
 
     def __init__(self, service: str, topic: str, **way: Any) -> None:
-        self.service, self.topic, self._way = service, topic, way
+        super().__init__()
+        self.topic, self._make = topic, partial(client, service, **way)
         self.got: list[list[Got]] = []
-        self._clients: list[Any] = []
-        self._stack: list[Any] = []
+        self._client: pulsar.Client | None = None
 
     def add(self, subscription: str = SUBSCRIPTION, *, apart: bool = False, **options: Any) -> Any:
         """One more consumer; on a connection of its own where it is to be `apart`."""
-        if apart or not self._clients:
-            made = client(self.service, **self._way)
-            self._stack.append(made)
-            self._clients.append(made.__enter__())
+        if apart or self._client is None:
+            self._client = self.enter_context(self._make())
         noted: list[Got] = []
         self.got.append(noted)
 
@@ -72,15 +71,11 @@ class Reading(AbstractContextManager[Any]):
             consumer.acknowledge(message)
 
         options = {"initial_position": pulsar.InitialPosition.Earliest, "message_listener": note, **options}
-        return self._clients[-1].subscribe(self.topic, subscription, **options)
+        return self._client.subscribe(self.topic, subscription, **options)
 
     def times(self) -> list[float]:
         """When messages came, all consumers together."""
         return sorted(got.at for noted in self.got for got in noted)
-
-    def __exit__(self, *_: object) -> None:
-        for made in self._stack:
-            made.__exit__(None, None, None)
 
 
 def counts(times: list[float], seconds: int) -> list[int]:
