@@ -86,17 +86,12 @@ class Admin:
         assert answer.status < 300, f"{method} {path}: {answer.status} {answer.body}"
         return answer.body
 
-    def tenant(self, tenant: str) -> str:
-        """Create it; returns its name."""
-        clusters = self.do("GET", "clusters")
-        self.do("PUT", f"tenants/{tenant}", {"adminRoles": [], "allowedClusters": clusters})
-        return tenant
-
     def namespace(self, name: str, **policies: Any) -> str:
         """Create `tenant/namespace`, the tenant too if it is not there; returns the name."""
         tenant = name.partition("/")[0]
         if tenant not in self.do("GET", "tenants"):
-            self.tenant(tenant)
+            clusters = self.do("GET", "clusters")
+            self.do("PUT", f"tenants/{tenant}", {"adminRoles": [], "allowedClusters": clusters})
         self.do("PUT", f"namespaces/{name}", policies or None)
         return name
 
@@ -279,9 +274,9 @@ def numbered(count: int) -> list[bytes]:
     return [b"%d" % number for number in range(count)]
 
 
-def send_all(producer: pulsar.Producer, messages: Iterable[bytes], limit_s: float = WAIT_S) -> list[Sent]:
+def send_all(producer: pulsar.Producer, messages: Iterable[bytes]) -> list[Sent]:
     """Send them all and wait for the receipts."""
-    return Sending(producer, messages).wait(limit_s)
+    return Sending(producer, messages).wait()
 
 
 def receive(
