@@ -23,7 +23,7 @@ from enforcer.core.settings import ProxySettings
 from enforcer.host.budget import Budget, Holder
 from enforcer.host.descriptors import Room
 from enforcer.host.dial import Introduced, Owner, Upstream
-from enforcer.host.doors.certificates import WatchedContext
+from enforcer.host.doors.certificates import Visitor, WatchedContext
 from enforcer.host.doors.entrance import Accept, Entrance
 from enforcer.host.doors.listening import listen_at
 from enforcer.host.doors.proxy_header import header_of
@@ -95,6 +95,35 @@ class Client(Holder, Protocol):
 
     def drop(self, reason: str) -> None:
         """End at once."""
+
+
+class Hosting(Protocol):
+    """A host, as its connections see it.
+
+    Attributes:
+        settings: bounds and time limits.
+        metrics: counts.
+        turns: shares the loop out, and its log.
+    """
+
+    settings: ProxySettings
+    metrics: Metrics
+    turns: Turns
+
+    def now_ms(self) -> float:
+        """The steady clock."""
+
+    def call_later(self, delay_ms: float, function: Callable[[], None]) -> asyncio.TimerHandle:
+        """Call a function after a delay."""
+
+    def visitor(self, connection: object, transport: asyncio.BaseTransport) -> Visitor:
+        """What is known of a client that has come."""
+
+    def admit(self, connection: Any) -> str:
+        """Take a new client in; returns why not, if that cannot be."""
+
+    def forget(self, connection: Any) -> None:
+        """A client is gone."""
 
 
 class Laws(Protocol):

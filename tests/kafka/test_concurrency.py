@@ -31,7 +31,7 @@ HEARTBEAT = struct.pack(">hhih", 12, 0, 99, -1) + struct.pack(">h1sih1s", 1, b"g
 def metric(proxy: ProxyThread, name: str, **labels: str) -> float:
     """One of the broker's metrics."""
     (name_of,) = proxy.proxy.concurrency.partitions.known
-    return proxy.proxy.metrics.registry.get_sample_value(name, {"partition": name_of, **labels}) or 0.0
+    return proxy.sample(name, partition=name_of, **labels)
 
 
 @pytest.fixture

@@ -86,4 +86,4 @@ def counted(proxy: ProxyThread, outcome: str, policy: str = HOLD, quota_type: st
     """How many requests came to this."""
     labels = {"quota_type": quota_type, "policy": policy, "outcome": outcome}
     name = "weir_producer_block_requests_total"
-    return proxy.proxy.metrics.registry.get_sample_value(name, labels) or 0.0
+    return proxy.sample(name, **labels)

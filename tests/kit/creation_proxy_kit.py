@@ -84,6 +84,5 @@ class Limited:
         return balance
 
     def count(self, name: str, **labels: str) -> float:
-        """A metric `weir_creation_...`; 0 if it was never touched."""
-        registry = self.thread.proxy.metrics.registry
-        return registry.get_sample_value(f"weir_creation_{name}", labels) or 0.0
+        """A metric `weir_creation_...`."""
+        return self.thread.sample(f"weir_creation_{name}", **labels)

@@ -10,21 +10,14 @@ from typing import Any, cast
 
 import uvloop
 from prometheus_client import CollectorRegistry, Counter
-from tls_kit import LOOPBACK, Authority
+from tls_kit import LOOPBACK
 
 from enforcer.core.security.doors import DoorSettings
-from enforcer.core.security.tls import TlsSettings
 from enforcer.host.doors.certificates import Visitor
 from enforcer.host.doors.entrance import Accept, Entrance
 from enforcer.host.doors.listening import listen_at
 
 LIMIT_S = 10.0
-
-
-def tls_of(authority: Authority, **more: Any) -> TlsSettings:
-    """A server's that asks for no certificate, unless it is told otherwise."""
-    pair = authority.server()
-    return TlsSettings(certificate=pair.certificate, key=pair.key, client_ca=authority.ca, **more)
 
 
 class Came(asyncio.Protocol):

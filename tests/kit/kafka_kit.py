@@ -53,7 +53,7 @@ def decode(cls: type[ApiMessage], version: int, frame: bytes) -> Any:
     return message
 
 
-def with_tag(data: bytes, offset: int, tag: int = 9, content: bytes = b"kept") -> bytes:
+def with_tag(data: bytes, offset: int) -> bytes:
     """The data with one unknown tagged field in the empty tagged section at `offset`."""
     assert data[offset] == 0
-    return data[:offset] + bytes((1, tag, len(content))) + content + data[offset + 1 :]
+    return data[:offset] + b"\1\x09\4kept" + data[offset + 1 :]

@@ -48,9 +48,13 @@ class ProxyThread:
         """Where clients connect to."""
         return "{}:{}".format(*self.proxy.listen)
 
-    def metric(self, name: str, **labels: str) -> float:
+    def sample(self, name: str, **labels: str) -> float:
         """A metric's value, 0 if it was never touched."""
-        return self.proxy.metrics.registry.get_sample_value(f"weir_proxy_{name}", labels) or 0.0
+        return self.proxy.metrics.registry.get_sample_value(name, labels) or 0.0
+
+    def metric(self, name: str, **labels: str) -> float:
+        """The same of `weir_proxy_...`."""
+        return self.sample(f"weir_proxy_{name}", **labels)
 
     def __enter__(self) -> Self:
         self._thread.start()

@@ -232,16 +232,14 @@ def send_frame(
         highest: highest_sequence_id.
         fields: others of the command.
     """
-    metadata = CLASSES["MessageMetadata"](sequence_id=sequence_id, publish_time=1)
-    if batch is not None:
-        metadata.num_messages_in_batch = batch
-    if compression:
-        metadata.compression = compression
-    if claimed is not None:
-        fields["num_messages"] = claimed
-    if highest:
-        fields["highest_sequence_id"] = highest
-    body = new_body(frames.SEND, producer_id=producer_id, sequence_id=sequence_id, **fields)
+    # What is None is left out.
+    metadata = CLASSES["MessageMetadata"](
+        sequence_id=sequence_id, publish_time=1, num_messages_in_batch=batch, compression=compression or None
+    )
+    body = new_body(
+        frames.SEND, producer_id=producer_id, sequence_id=sequence_id, num_messages=claimed,
+        highest_sequence_id=highest or None, **fields,
+    )  # fmt: skip
     # The producer's name, which no rule reads.
     content: bytes = b"\x0a\x01p" + metadata.SerializeToString()
     message = b"\x0e\x01" + bytes(4) + len(content).to_bytes(4, "big") + content + payload

@@ -21,13 +21,12 @@ SLOW, FAST = "slow", "fast/%41+ one"
 """Names as people may choose them."""
 
 
-class Rig:
-    """A cluster's backlogs, in a loop of its own."""
+class InLoop:
+    """Who asks an admin API, in a loop of its own."""
 
     def __init__(self, url: str) -> None:
         self._loop = asyncio.new_event_loop()
-        self._rest = self._loop.run_until_complete(self._connect(url))
-        self.cluster = PulsarBacklogs(self._rest, PulsarCollectSettings())
+        self.rest: Rest = self.run(self._connect(url))
 
     async def _connect(self, url: str) -> Rest:
         return Rest(RestTerms(base=url))
@@ -35,6 +34,19 @@ class Rig:
     def run(self, work: Any) -> Any:
         """In its loop."""
         return self._loop.run_until_complete(work)
+
+    def close(self) -> None:
+        """Leave nothing open."""
+        self.run(self.rest.__aexit__(None, None, None))
+        self._loop.close()
+
+
+class Rig(InLoop):
+    """A cluster's backlogs."""
+
+    def __init__(self, url: str) -> None:
+        super().__init__(url)
+        self.cluster = PulsarBacklogs(self.rest, PulsarCollectSettings())
 
     def look(self, *, precise_age: bool = True, expires: bool = True) -> RoundResult:
         """A round, with nothing left unread."""
@@ -68,11 +80,6 @@ class Rig:
         [one] = self.run(self.cluster.passed(eviction.topic, [(eviction.subscription, eviction.upto)]))
         found: bool | None = one
         return found
-
-    def close(self) -> None:
-        """Leave nothing open."""
-        self.run(self._rest.__aexit__(None, None, None))
-        self._loop.close()
 
 
 def bodies(first: int, end: int) -> list[bytes]:
@@ -137,3 +144,9 @@ def entry_at(report: Backlog, number: int, total: int) -> Position:
             return ledger.id, ledger.entries - 1 - left
         left -= ledger.entries
     raise AssertionError(number)
+
+
+def upto(report: Backlog, number: int, total: int, passed: int = 0) -> dict[str, Any]:
+    """A plan for SLOW, which has passed so many: to the entry with a number (see entry_at), no further."""
+    ledger, entry = entry_at(report, number, total)
+    return {"subscription": SLOW, "ledger": ledger, "entry": entry, "entries": number + 1 - passed}

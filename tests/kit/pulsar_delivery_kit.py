@@ -271,10 +271,11 @@ class ModelLink(PartLink):
 
 def reading(
     policies: Mapping[str, Any] | None = None, *, start_ms: float = 300.0, batched: bool = True,
-    **consumer: Any,
+    answers_stats: bool = True, blocks: bool = False, **consumer: Any,
 ) -> tuple[World, ModelLink]:  # fmt: skip
     """A connection with consumer 1, see World, ModelLink and subscribe."""
     world = World(policies, start_ms)
     link = ModelLink(world, batched=batched)
+    link.answers_stats, link.blocks = answers_stats, blocks
     link.subscribe(1, **consumer)
     return world, link

@@ -1,70 +1,14 @@
-"""Dispatch limits in front of a real Pulsar, by a proxy whose policies a test sets: no Kafka, no job."""
+"""Dispatch limits in front of a real Pulsar: policies, backlogs, and consumers that note what comes."""
 
 import time
-from collections.abc import Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import ExitStack
+from functools import partial
 from typing import Any
 
 import pulsar
-from context_kit import enforce
 from pulsar_kit import Got, client, fresh
-from pulsar_proxy_kit import PulsarThread, bare_proxy
-
-from enforcer.laws.dispatch.dispatch import Dispatch
-from enforcer.laws.shares.groups import Groups
-from enforcer.pulsar.delivery.part import DeliveryPart
-from weir.stack.pulsar import LocalPulsar
 
 SUBSCRIPTION = "sub"
-
-
-class Limited:
-    """A proxy, and the policies that it follows.
-
-    Args:
-        proxy: it runs.
-    """
-
-    def __init__(self, proxy: PulsarThread) -> None:
-        self.proxy = proxy
-
-    def paths(self, changes: Mapping[str, Mapping[str, Any] | None]) -> None:
-        """Policies from now on, by path."""
-
-        def apply() -> None:
-            enforcement = self.proxy.proxy.enforcement
-            enforce(enforcement.context.policies, enforcement.context.brokers_ms(), changes)
-            enforcement.of(Dispatch).look()
-            enforcement.of(Groups).look()
-
-        self.proxy.do(apply)
-
-    def overcount(self, permits: int) -> None:
-        """Let the proxy believe that brokers have so many more for each consumer: they have lost them."""
-
-        def count() -> None:
-            for connection in self.proxy.proxy.connections:
-                for part in connection._parts:
-                    for consumer in part._consumers.values() if isinstance(part, DeliveryPart) else ():
-                        consumer.permits.balance += permits
-
-        self.proxy.do(count)
-
-    def sample(self, name: str, **labels: str) -> float:
-        """A metric of its own; 0 if it was never touched."""
-        return self.proxy.proxy.metrics.registry.get_sample_value(name, labels) or 0.0
-
-    @property
-    def service(self) -> str:
-        """Where clients connect to."""
-        return self.proxy.bootstrap
-
-
-@contextmanager
-def limited(pulsar_: LocalPulsar, own: dict[str, Any] | None = None, **settings: Any) -> Iterator[Limited]:
-    """A proxy of its own before a broker; settings as of `bare_proxy`."""
-    with bare_proxy(pulsar_.service, own=own, **settings) as proxy:
-        yield Limited(proxy)
 
 
 def rate(msgs: int = -1, size: int = -1, period: int = 1) -> dict[str, int]:
@@ -100,7 +44,7 @@ def _must(result: Any, _: Any) -> None:
     assert result == pulsar.Result.Ok, result
 
 
-class Reading(AbstractContextManager[Any]):
+class Reading(ExitStack):
     """Consumers that note each message when it comes, in threads of the client's.
 
     Args:
@@ -110,17 +54,15 @@ class Reading(AbstractContextManager[Any]):
     """
 
     def __init__(self, service: str, topic: str, **way: Any) -> None:
-        self.service, self.topic, self._way = service, topic, way
+        super().__init__()
+        self.topic, self._make = topic, partial(client, service, **way)
         self.got: list[list[Got]] = []
-        self._clients: list[Any] = []
-        self._stack: list[Any] = []
+        self._client: pulsar.Client | None = None
 
     def add(self, subscription: str = SUBSCRIPTION, *, apart: bool = False, **options: Any) -> Any:
         """One more consumer; on a connection of its own where it is to be `apart`."""
-        if apart or not self._clients:
-            made = client(self.service, **self._way)
-            self._stack.append(made)
-            self._clients.append(made.__enter__())
+        if apart or self._client is None:
+            self._client = self.enter_context(self._make())
         noted: list[Got] = []
         self.got.append(noted)
 
@@ -129,15 +71,11 @@ class Reading(AbstractContextManager[Any]):
             consumer.acknowledge(message)
 
         options = {"initial_position": pulsar.InitialPosition.Earliest, "message_listener": note, **options}
-        return self._clients[-1].subscribe(self.topic, subscription, **options)
+        return self._client.subscribe(self.topic, subscription, **options)
 
     def times(self) -> list[float]:
         """When messages came, all consumers together."""
         return sorted(got.at for noted in self.got for got in noted)
-
-    def __exit__(self, *_: object) -> None:
-        for made in self._stack:
-            made.__exit__(None, None, None)
 
 
 def counts(times: list[float], seconds: int) -> list[int]:

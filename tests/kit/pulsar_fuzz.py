@@ -12,19 +12,14 @@ from random import Random
 from typing import Any, cast
 
 from connection_kit import FakeTransport
-from context_kit import enforce
+from pulsar_proxy_kit import bare, follow
 from pulsar_rig import LateUpstream, connect, connected
 
-from enforcer.core.settings import ProxySettings
-from enforcer.laws.concurrency.limits import ConcurrencyLimits
-from enforcer.laws.dispatch.dispatch import Dispatch
-from enforcer.laws.shares.groups import Groups
 from enforcer.pulsar.connection import Connection
-from enforcer.pulsar.proxy import PulsarProxy, PulsarProxyConfig
+from enforcer.pulsar.proxy import PulsarProxy
 from enforcer.wire.pulsar import frames
 from enforcer.wire.pulsar.commands import build
 from enforcer.wire.pulsar.schema import BODIES, CLASSES, MESSAGES, new_body
-from weir.stack.kafka import free_port
 
 KINDS = ("free", "limited")
 _RATE = {"dispatchThrottlingRateInMsg": 50, "dispatchThrottlingRateInByte": 5_000, "ratePeriodInSecond": 1}
@@ -143,18 +138,9 @@ class PulsarFuzz:
 
     def __init__(self, kind: str, seed: int) -> None:
         self.kind, self.seed = kind, seed
-        self.proxy = PulsarProxy(
-            PulsarProxyConfig(
-                pulsar=(("127.0.0.1", 1),), kafka=(("127.0.0.1", free_port()),),
-                connection={"log_level": "0"}, listen=("127.0.0.1", 0),
-                settings=ProxySettings(start_timeout_ms=0),
-            )
-        )  # fmt: skip
+        self.proxy = PulsarProxy(bare("127.0.0.1:1"))
         self.longest_s = 0.0
-        enforcement = self.proxy.enforcement
-        enforce(enforcement.context.policies, enforcement.context.clock.wall_ms(), _POLICIES[kind])
-        for law in (Groups, Dispatch, ConcurrencyLimits):
-            enforcement.of(law).look()
+        follow(self.proxy.enforcement, _POLICIES[kind])
 
     @property
     def mistakes(self) -> float:

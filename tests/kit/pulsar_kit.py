@@ -6,16 +6,17 @@ import time
 import urllib.error
 import urllib.request
 from atexit import register
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import count
 from pathlib import Path
 from shutil import rmtree
 from tempfile import mkdtemp
-from typing import Any
+from typing import Any, Self
 
 import pulsar
+from threaded import Threaded, until
 
 WAIT_S = 30.0
 _names = count(1)
@@ -85,17 +86,12 @@ class Admin:
         assert answer.status < 300, f"{method} {path}: {answer.status} {answer.body}"
         return answer.body
 
-    def tenant(self, tenant: str) -> str:
-        """Create it; returns its name."""
-        clusters = self.do("GET", "clusters")
-        self.do("PUT", f"tenants/{tenant}", {"adminRoles": [], "allowedClusters": clusters})
-        return tenant
-
     def namespace(self, name: str, **policies: Any) -> str:
         """Create `tenant/namespace`, the tenant too if it is not there; returns the name."""
         tenant = name.partition("/")[0]
         if tenant not in self.do("GET", "tenants"):
-            self.tenant(tenant)
+            clusters = self.do("GET", "clusters")
+            self.do("PUT", f"tenants/{tenant}", {"adminRoles": [], "allowedClusters": clusters})
         self.do("PUT", f"namespaces/{name}", policies or None)
         return name
 
@@ -172,6 +168,7 @@ class Sent:
     began: float
     ended: float
     id: Any
+    data: bytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,14 +186,17 @@ class Sending:
 
     Args:
         producer: the client's.
+        messages: what it sends first.
     """
 
-    def __init__(self, producer: pulsar.Producer) -> None:
+    def __init__(self, producer: pulsar.Producer, messages: Iterable[bytes] = ()) -> None:
         self.producer = producer
         self.sent: list[Sent] = []
         self.failed: list[Any] = []
         self._under_way = 0
         self._changed = threading.Condition()
+        for data in messages:
+            self.send(data)
 
     def send(self, data: bytes, **options: Any) -> None:
         """One message; waits only while the client's own queue is full (block_if_queue_full)."""
@@ -206,7 +206,7 @@ class Sending:
             with self._changed:
                 self._under_way -= 1
                 if result == pulsar.Result.Ok:
-                    self.sent.append(Sent(began, time.monotonic(), message_id))
+                    self.sent.append(Sent(began, time.monotonic(), message_id, data))
                 else:
                     self.failed.append(result)
                 self._changed.notify_all()
@@ -225,12 +225,58 @@ class Sending:
         return self.sent
 
 
-def send_all(producer: pulsar.Producer, messages: list[bytes], limit_s: float = WAIT_S) -> list[Sent]:
+class Publishing(Threaded):
+    """Sends numbers in a thread until it is stopped.
+
+    Attributes:
+        sending: what became of them.
+        numbers: how many there are.
+        failed: results of those that failed.
+
+    Args:
+        producer: the client's.
+        rate: at most so many a second.
+    """
+
+    def __init__(self, producer: pulsar.Producer, rate: float = 500.0) -> None:
+        super().__init__(self._run)
+        self.sending, self.numbers, self._rate = Sending(producer), 0, rate
+        self.failed = self.sending.failed
+
+    @property
+    def acknowledged(self) -> list[int]:
+        """Those with a receipt, in the order of that."""
+        return [int(one.data) for one in list(self.sending.sent)]
+
+    def start(self) -> Self:
+        """Begin."""
+        return self.__enter__()
+
+    def stop(self) -> list[int]:
+        """End; returns those with a receipt, when all are answered."""
+        self.__exit__()
+        until(lambda: len(self.acknowledged) + len(self.failed) == self.numbers, WAIT_S, "all answered")
+        return self.acknowledged
+
+    def goes_on(self) -> None:
+        """Wait until more have a receipt."""
+        before = len(self.acknowledged)
+        until(lambda: len(self.acknowledged) > before + 5, what="more is acknowledged")
+
+    def _run(self) -> None:
+        while not self._stopping.wait(1 / self._rate):
+            self.numbers += 1
+            self.sending.send(b"%d" % (self.numbers - 1))
+
+
+def numbered(count: int) -> list[bytes]:
+    """Messages that are their numbers, from 0."""
+    return [b"%d" % number for number in range(count)]
+
+
+def send_all(producer: pulsar.Producer, messages: Iterable[bytes]) -> list[Sent]:
     """Send them all and wait for the receipts."""
-    sending = Sending(producer)
-    for data in messages:
-        sending.send(data)
-    return sending.wait(limit_s)
+    return Sending(producer, messages).wait()
 
 
 def receive(

@@ -5,17 +5,22 @@ from typing import Any
 
 import pytest
 from backlog_kit import decision
+from cluster_kit import LOOPBACK, address
 from context_kit import enforce
 from proxy_kit import ProxyThread
 
 from enforcer.core.settings import ProxySettings
+from enforcer.host.sockets import Address
 from enforcer.laws.backlog.blocks import Blocks
 from enforcer.laws.concurrency.limits import ConcurrencyLimits
+from enforcer.laws.dispatch.dispatch import Dispatch
+from enforcer.laws.enforcement import Enforcement
 from enforcer.laws.shares.groups import Groups
 from enforcer.laws.shares.meter import Meter
 from enforcer.pulsar.proxy import PulsarProxy, PulsarProxyConfig
 from enforcer.pulsar.settings import PulsarSettings
 from weir.stack.kafka import free_port
+from weir.stack.pulsar import LocalPulsar
 
 # None is the parameter of tests that name none: these have the same proxy.
 BOTH_WAYS, TLS_IN_SOAK = (
@@ -45,19 +50,12 @@ class PulsarThread(ProxyThread):
         return {"service": f"pulsar+ssl://{self.bootstrap}", "tls_trust_certs_file_path": tls.client_ca}
 
     def count(self, name: str, **labels: str) -> float:
-        """A metric of its own, `weir_pulsar_...`; 0 if it was never touched."""
-        return self.proxy.metrics.registry.get_sample_value(f"weir_pulsar_{name}", labels) or 0.0
+        """A metric of its own, `weir_pulsar_...`."""
+        return self.sample(f"weir_pulsar_{name}", **labels)
 
     def set(self, policies: Mapping[str, Any]) -> None:
         """Put these policies in force, as if they had been read; a value of None removes one."""
-        enforcement = self.proxy.enforcement
-
-        def apply() -> None:
-            enforce(enforcement.context.policies, enforcement.context.clock.wall_ms(), policies)
-            for law in (Groups, ConcurrencyLimits, Blocks):
-                enforcement.of(law).look()
-
-        self.do(apply)
+        self.do(lambda: follow(self.proxy.enforcement, policies))
 
     def backlog(self, topic: str, size: float) -> None:
         """Let a topic's backlog be so large, as if that had been decided and read."""
@@ -70,19 +68,40 @@ class PulsarThread(ProxyThread):
         return (0, 0) if account is None else (account.used[0], account.used[1])
 
 
-def bare_proxy(service: str, *, own: dict[str, Any] | None = None, **settings: Any) -> PulsarThread:
+def follow(enforcement: Enforcement, policies: Mapping[str, Any]) -> None:
+    """Put policies in force, in the loop of a proxy."""
+    enforce(enforcement.context.policies, enforcement.context.brokers_ms(), policies)
+    for law in (Groups, Dispatch, ConcurrencyLimits, Blocks):
+        enforcement.of(law).look()
+
+
+def joined(company: Any, pulsar: LocalPulsar, name: str) -> PulsarThread:
+    """A proxy with this id before a broker that follows an installation (Cluster or Company)."""
+    return PulsarThread(
+        PulsarProxyConfig(
+            pulsar=(address(pulsar.service),), kafka=(address(company.kafka.bootstrap),),
+            listen=(LOOPBACK, 0), topics=company.topics, settings=ProxySettings(id=name),
+        )
+    )  # fmt: skip
+
+
+def bare(
+    service: str, *, own: dict[str, Any] | None = None, listen: Address = (LOOPBACK, 0), **settings: Any
+) -> PulsarProxyConfig:
     """A proxy before the broker at HOST:PORT whose Kafka is away, so that nothing is limited.
 
     Args:
         own: settings of section `pulsar`.
-        settings: of section `proxy`; `listen` is where it listens.
+        listen: where it listens.
+        settings: of section `proxy`.
     """
-    host, _, port = service.rpartition(":")
-    listen = settings.pop("listen", ("127.0.0.1", 0))
-    return PulsarThread(
-        PulsarProxyConfig(
-            pulsar=((host, int(port)),), kafka=(("127.0.0.1", free_port()),), connection={"log_level": "0"},
-            listen=listen, settings=ProxySettings(start_timeout_ms=0, **settings),
-            own_settings=PulsarSettings(**(own or {})),
-        )
+    return PulsarProxyConfig(
+        pulsar=(address(service),), kafka=((LOOPBACK, free_port()),), connection={"log_level": "0"},
+        listen=listen, settings=ProxySettings(start_timeout_ms=0, **settings),
+        own_settings=PulsarSettings(**(own or {})),
     )  # fmt: skip
+
+
+def bare_proxy(service: str, **given: Any) -> PulsarThread:
+    """The same, to be run."""
+    return PulsarThread(bare(service, **given))

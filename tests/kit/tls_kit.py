@@ -58,10 +58,10 @@ class Authority:
         """For this machine, and any name in DOMAIN."""
         return self.issue(LOOPBACK, "localhost", DOMAIN, f"*.{DOMAIN}")
 
-    def door(self) -> TlsSettings:
-        """What a server of this machine speaks; clients' certificates are this CA's, too."""
+    def door(self, **more: Any) -> TlsSettings:
+        """What a server of this machine speaks; clients' certificates, if it asks for any, are this CA's."""
         pair = self.server()
-        return TlsSettings(certificate=pair.certificate, key=pair.key, client_ca=self.ca)
+        return TlsSettings(certificate=pair.certificate, key=pair.key, client_ca=self.ca, **more)
 
     def listener(self) -> dict[str, str]:
         """Properties by which the listener for logins of a broker named localhost speaks TLS."""

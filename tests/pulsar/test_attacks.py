@@ -5,8 +5,9 @@ from collections.abc import Iterator
 
 import pytest
 from publish_kit import send_frame
-from pulsar_dispatch_kit import Limited, fill, limited, namespace, new_topic, rate
+from pulsar_dispatch_kit import fill, namespace, new_topic, rate
 from pulsar_kit import fresh
+from pulsar_proxy_kit import PulsarThread, bare_proxy
 from raw_pulsar import RawPulsar
 
 from enforcer.wire.pulsar import frames
@@ -25,10 +26,10 @@ FULL = "persistent://public/default/"
 
 
 @pytest.fixture(scope="module")
-def limit(pulsar: LocalPulsar) -> Iterator[Limited]:
+def proxy(pulsar: LocalPulsar) -> Iterator[PulsarThread]:
     """A proxy with a limit for each subscription."""
-    with limited(pulsar) as made:
-        made.paths(namespace(subscription=rate(RATE)))
+    with bare_proxy(pulsar.service) as made:
+        made.set(namespace(subscription=rate(RATE)))
         yield made
 
 
@@ -67,6 +68,14 @@ def looked_up(raw: RawPulsar, topic: str) -> None:
     raw.answers(1)
 
 
+@pytest.fixture
+def raw(proxy: PulsarThread, topic: str) -> Iterator[RawPulsar]:
+    """A connection whose broker serves the topic."""
+    with RawPulsar(proxy.bootstrap, "mallory") as made:
+        looked_up(made, topic)
+        yield made
+
+
 def came(raw: RawPulsar) -> int:
     """Messages within some seconds; a connection that is ended brings none."""
     raw.limit(0.2)
@@ -82,77 +91,69 @@ def came(raw: RawPulsar) -> int:
     return count
 
 
-def test_without_an_attack_the_limit_holds(limit: Limited, topic: str) -> None:
+def read(raw: RawPulsar, topic: str, subscription: str = "") -> int:
+    """How much a consumer gets that asks for all."""
+    raw.send(subscribe(topic, subscription=subscription))
+    raw.answers(1)
+    raw.send(flow())
+    return came(raw)
+
+
+def test_without_an_attack_the_limit_holds(raw: RawPulsar, topic: str) -> None:
     """What the others are measured by."""
-    with RawPulsar(limit.service, "mallory") as raw:
-        looked_up(raw, topic)
-        raw.send(subscribe(topic))
-        raw.answers(1)
-        raw.send(flow())
-        assert RATE < came(raw) <= MOST
+    assert RATE < read(raw, topic) <= MOST
 
 
-def test_a_refusal_of_another_request_with_the_same_id(limit: Limited, topic: str) -> None:
+def test_a_refusal_of_another_request_with_the_same_id(raw: RawPulsar, topic: str) -> None:
     """SEEK of a consumer that is not there fails at once, while the SUBSCRIBE is under way."""
-    with RawPulsar(limit.service, "mallory") as raw:
-        looked_up(raw, topic)
-        raw.send(subscribe(topic, request=7), command(frames.SEEK, consumer_id=77, request_id=7))
-        assert raw.receive()[0] == frames.ERROR
-        time.sleep(0.3)
-        raw.send(flow())
-        assert came(raw) <= MOST
+    raw.send(subscribe(topic, request=7), command(frames.SEEK, consumer_id=77, request_id=7))
+    assert raw.receive()[0] == frames.ERROR
+    time.sleep(0.3)
+    raw.send(flow())
+    assert came(raw) <= MOST
 
 
-def test_an_end_of_another_request_with_the_same_id(limit: Limited, topic: str) -> None:
+def test_an_end_of_another_request_with_the_same_id(raw: RawPulsar, topic: str) -> None:
     """UNSUBSCRIBE, and the close of a consumer that is not there, which always succeeds."""
-    with RawPulsar(limit.service, "mallory") as raw:
-        looked_up(raw, topic)
-        raw.send(subscribe(topic))
-        raw.answers(1)
-        raw.send(
-            command(frames.CLOSE_CONSUMER, consumer_id=77, request_id=8),
-            command(frames.UNSUBSCRIBE, consumer_id=1, request_id=8),
-        )
-        time.sleep(0.3)
-        raw.send(flow())
-        assert came(raw) <= MOST
+    raw.send(subscribe(topic))
+    raw.answers(1)
+    raw.send(
+        command(frames.CLOSE_CONSUMER, consumer_id=77, request_id=8),
+        command(frames.UNSUBSCRIBE, consumer_id=1, request_id=8),
+    )
+    time.sleep(0.3)
+    raw.send(flow())
+    assert came(raw) <= MOST
 
 
-def test_a_number_that_is_given_again_and_again(limit: Limited, pulsar: LocalPulsar, topic: str) -> None:
+def test_a_number_that_is_given_again_and_again(raw: RawPulsar, topic: str) -> None:
     """A SUBSCRIBE that fails, and many more of its number behind it."""
-    with RawPulsar(limit.service, "mallory") as raw:
-        looked_up(raw, topic)
-        missing = command(
-            frames.SUBSCRIBE, topic="persistent://public/nowhere/x", subscription="s", consumer_id=1,
-            request_id=1, force_topic_creation=False, sub_type=0,
-        )  # fmt: skip
-        for turn in range(20):
-            raw.send(missing, *(subscribe(topic, request=100 + turn * 50 + each) for each in range(50)))
-            time.sleep(0.01)
-        raw.send(flow())
-        assert came(raw) <= MOST
+    missing = command(
+        frames.SUBSCRIBE, topic="persistent://public/nowhere/x", subscription="s", consumer_id=1,
+        request_id=1, force_topic_creation=False, sub_type=0,
+    )  # fmt: skip
+    for turn in range(20):
+        raw.send(missing, *(subscribe(topic, request=100 + turn * 50 + each) for each in range(50)))
+        time.sleep(0.01)
+    raw.send(flow())
+    assert came(raw) <= MOST
 
 
 @pytest.mark.parametrize(
     ("scheme", "subscription"), [("Persistent://", ""), ("PERSISTENT://", ""), ("persistent://", "s" * 5_000)]
 )
 def test_names_in_capitals_and_very_long_ones(
-    limit: Limited, topic: str, scheme: str, subscription: str
+    raw: RawPulsar, topic: str, scheme: str, subscription: str
 ) -> None:
     """Brokers read capitals, and keep no reader's name anywhere."""
-    with RawPulsar(limit.service, "mallory") as raw:
-        looked_up(raw, topic)
-        raw.send(subscribe(topic.replace("persistent://", scheme), subscription=subscription))
-        raw.answers(1)
-        raw.send(flow())
-        assert came(raw) <= MOST
+    assert read(raw, topic.replace("persistent://", scheme), subscription) <= MOST
 
 
 @pytest.mark.parametrize(
     "local",
     ["x" * 1_100, "__transaction_log_", "__transaction_buffer_snapshot_", "{}__transaction_pending_ack"],
 )
-def test_names_that_look_like_pulsars_own(limit: Limited, pulsar: LocalPulsar, local: str) -> None:
+def test_names_that_look_like_pulsars_own(proxy: PulsarThread, pulsar: LocalPulsar, local: str) -> None:
     """Topics that anybody may make; those that the broker keeps for itself bring nothing."""
     name = FULL + (local.format(fresh("t")) if "{" in local else local + fresh("t"))
     with RawPulsar(pulsar.service, "mallory") as raw:
@@ -161,30 +162,25 @@ def test_names_that_look_like_pulsars_own(limit: Limited, pulsar: LocalPulsar, l
         if raw.receive()[0] == frames.PRODUCER_SUCCESS:
             raw.send(*(sound(send_frame(1, each)) for each in range(STORED)))
             raw.answers(STORED)
-    with RawPulsar(limit.service, "mallory") as raw:
+    with RawPulsar(proxy.bootstrap, "mallory") as raw:
         looked_up(raw, name)
-        raw.send(subscribe(name))
-        raw.answers(1)
-        raw.send(flow())
-        assert came(raw) <= MOST
+        assert read(raw, name) <= MOST
 
 
-def test_closing_behind_each_grant(limit: Limited, topic: str) -> None:
+def test_closing_behind_each_grant(raw: RawPulsar, topic: str) -> None:
     """What comes behind the close is for nobody, so it counts for nobody."""
     count = turn = 0
-    with RawPulsar(limit.service, "mallory") as raw:
-        looked_up(raw, topic)
-        until = time.monotonic() + SECONDS
-        while time.monotonic() < until:
-            turn += 1
-            close = command(frames.CLOSE_CONSUMER, consumer_id=1, request_id=turn * 2 + 1)
-            for request in (subscribe(topic, request=turn * 2, subscription="same"), close):
-                raw.send(request)
-                kind = 0
-                while kind not in (frames.SUCCESS, frames.ERROR):
-                    kind, _ = raw.receive()
-                    count += kind == frames.MESSAGE
-                raw.send(flow())
-                time.sleep(turn % 7 * 0.0004)
+    until = time.monotonic() + SECONDS
+    while time.monotonic() < until:
+        turn += 1
+        close = command(frames.CLOSE_CONSUMER, consumer_id=1, request_id=turn * 2 + 1)
+        for request in (subscribe(topic, request=turn * 2, subscription="same"), close):
+            raw.send(request)
+            kind = 0
+            while kind not in (frames.SUCCESS, frames.ERROR):
+                kind, _ = raw.receive()
+                count += kind == frames.MESSAGE
+            raw.send(flow())
+            time.sleep(turn % 7 * 0.0004)
     assert turn > 20
     assert count <= MOST

@@ -16,6 +16,7 @@ from pulsar_backlog_rig import (
     read,
     sent,
     subscribed,
+    upto,
 )  # fmt: skip
 from pulsar_kit import Admin, client, fresh
 
@@ -37,11 +38,10 @@ def test_read_and_evicted(pulsar: LocalPulsar, admin: Admin, rig: Rig) -> None:
     assert said == {
         name: own["subscriptions"][name]["earliestMsgPublishTimeInBacklog"] for name in (SLOW, FAST)
     }
-    ledger, entry = entry_at(report, 21, 25)
-    done = rig.evict(report, subscription=SLOW, ledger=ledger, entry=entry, entries=22)
+    done = rig.evict(report, **upto(report, 21, 25))
     assert (done.messages, abs(done.bytes - 22 * 236) < 50) == (22, True)
     # Twice changes nothing, and nobody else lost anything.
-    assert rig.prepare(report, subscription=SLOW, ledger=ledger, entry=entry, entries=22) is None
+    assert rig.prepare(report, **upto(report, 21, 25)) is None
     rig.run(rig.cluster.carry_out(done))
     for name in (SLOW, FAST):
         assert read(pulsar.service, topic, name, most=3) == [22, 23, 24]
@@ -118,5 +118,4 @@ def test_ages_by_ledgers(rolling: LocalPulsar, rolls: Rig) -> None:
     again = rolls.report(topic, precise_age=False, expires=False)
     assert [one.close_time for one in again.ledgers] == [one.close_time for one in seen.ledgers]
     # Pulsar 4.0.7 cannot evict of such a topic by its own, imprecise check; by position it can be done.
-    ledger, entry = entry_at(again, 30, 31)
-    assert rolls.evict(again, subscription=SLOW, ledger=ledger, entry=entry, entries=31).messages == 31
+    assert rolls.evict(again, **upto(again, 30, 31)).messages == 31

@@ -17,6 +17,7 @@ from pulsar_backlog_rig import (
     read,
     sent,
     subscribed,
+    upto,
 )  # fmt: skip
 from pulsar_kit import Admin, client, fresh
 
@@ -26,14 +27,13 @@ from weir.stack.pulsar import LocalPulsar
 
 
 @pytest.mark.soak
-@pytest.mark.parametrize(("upto", "left"), [(24, 22), (29, 17), (45, 1), (46, 0)])
-def test_by_size(rolling: LocalPulsar, rolls: Rig, upto: int, left: int) -> None:
+@pytest.mark.parametrize(("last", "left"), [(24, 22), (29, 17), (45, 1), (46, 0)])
+def test_by_size(rolling: LocalPulsar, rolls: Rig, last: int, left: int) -> None:
     """Within a ledger, to its end, into the open one, all: the rest is read to the end, in order."""
     topic = backlogged(rolling, 47, SLOW, FAST)
     report = rolls.report(topic)
-    ledger, entry = entry_at(report, upto, 47)
-    done = rolls.evict(report, subscription=SLOW, ledger=ledger, entry=entry, entries=upto + 1)
-    assert done.messages == upto + 1
+    done = rolls.evict(report, **upto(report, last, 47))
+    assert done.messages == last + 1
     sent(rolling.service, topic, 47, 50)
     assert read(rolling.service, topic, SLOW) == list(range(50 - left - 3, 50))
     assert read(rolling.service, topic, FAST) == list(range(50))
@@ -75,8 +75,7 @@ def test_entries_of_several_messages(rolling: LocalPulsar, rolls: Rig) -> None:
     sent(rolling.service, topic, 0, 7 * 15, **batches)
     report = rolls.report(topic)
     assert sum(one.entries for one in report.ledgers) == 15
-    ledger, entry = entry_at(report, 11, 15)
-    done = rolls.evict(report, subscription=SLOW, ledger=ledger, entry=entry, entries=12)
+    done = rolls.evict(report, **upto(report, 11, 15))
     assert done.messages == 84
     assert read(rolling.service, topic, SLOW) == list(range(84, 105))
 
@@ -94,8 +93,7 @@ def test_with_a_consumer_connected(rolling: LocalPulsar, rolls: Rig, kind: str) 
         held = [consumer.receive(5_000) for _ in range(3)]
         consumer.acknowledge(held[1])
         report = rolls.report(topic)
-        ledger, entry = entry_at(report, 29, 47)
-        rolls.evict(report, subscription=SLOW, ledger=ledger, entry=entry, entries=30)
+        rolls.evict(report, **upto(report, 29, 47))
         for one in held:
             consumer.acknowledge(one)
         found = set(numbers(consumer, quiet_s=3.0))
@@ -115,8 +113,7 @@ def test_what_is_acknowledged_one_by_one(rolling: LocalPulsar, rolls: Rig) -> No
             consumer.acknowledge(one)
         time.sleep(1.0)
         report = rolls.report(topic)
-        ledger, entry = entry_at(report, 49, 60)
-        done = rolls.evict(report, subscription=SLOW, ledger=ledger, entry=entry, entries=50)
+        done = rolls.evict(report, **upto(report, 49, 60))
     assert done.messages == 12
     assert read(rolling.service, topic, SLOW) == [50, 51, 52, 53, 54, 57, 58, 59]
 
@@ -127,14 +124,13 @@ def test_unload_in_between(rolling: LocalPulsar, rolls: Rig) -> None:
     admin = Admin(rolling.admin)
     topic = backlogged(rolling, 25, SLOW)
     report = rolls.report(topic)
-    ledger, entry = entry_at(report, 12, 25)
-    prepared = rolls.prepare(report, subscription=SLOW, ledger=ledger, entry=entry, entries=13)
+    prepared = rolls.prepare(report, **upto(report, 12, 25))
     assert prepared is not None
     admin.unload(topic)
     rolls.run(rolls.cluster.carry_out(prepared))
     admin.unload(topic)
     assert rolls.passed(prepared) is True
-    assert position(rolls.report(topic), SLOW) == (ledger, entry)
+    assert position(rolls.report(topic), SLOW) == entry_at(report, 12, 25)
     assert read(rolling.service, topic, SLOW) == list(range(13, 25))
 
 
@@ -144,8 +140,7 @@ def test_trimmed_and_made_anew(rolling: LocalPulsar, rolls: Rig) -> None:
     admin = Admin(rolling.admin)
     topic = backlogged(rolling, 25, SLOW)
     report = rolls.report(topic)
-    ledger, entry = entry_at(report, 3, 25)
-    plan = {"subscription": SLOW, "ledger": ledger, "entry": entry, "entries": 4}
+    plan = upto(report, 3, 25)
     prepared = rolls.prepare(report, **plan)
     assert prepared is not None
     read(rolling.service, topic, SLOW, most=15)
@@ -175,8 +170,7 @@ def test_partitions_one_by_one(rolling: LocalPulsar, rolls: Rig) -> None:
     one, two = (f"{topic}-partition-{number}" for number in (0, 1))
     report = rolls.report(two)
     assert {one, two} <= {found.topic for found in rolls.look().reports}
-    ledger, entry = (report.ledgers[0].id, 9)
-    done = rolls.evict(report, subscription=SLOW, ledger=ledger, entry=entry, entries=10)
+    done = rolls.evict(report, subscription=SLOW, ledger=report.ledgers[0].id, entry=9, entries=10)
     assert done.messages == 10
     assert len(read(rolling.service, topic, SLOW)) == 50
 
@@ -187,10 +181,9 @@ def test_an_eviction_is_quick(rolling: LocalPulsar, monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr("streaming.collect.pulsar_backlog.eviction.EVICTION_WAIT_S", 5.0)
     topic = backlogged(rolling, 500, SLOW)
     with closing(Rig(rolling.admin)) as rig:
-        for upto in range(99, 500, 100):
+        for passed in range(0, 500, 100):
             report = rig.report(topic)
-            ledger, entry = entry_at(report, upto, 500)
-            rig.evict(report, subscription=SLOW, ledger=ledger, entry=entry, entries=100)
+            rig.evict(report, **upto(report, passed + 99, 500, passed))
     assert read(rolling.service, topic, SLOW) == []
 
 
@@ -199,17 +192,15 @@ def test_a_killed_broker(rolling: LocalPulsar, rolls: Rig) -> None:
     """Nothing can be read, which is said; afterwards all stands where it was seen to stand."""
     topic = backlogged(rolling, 25, SLOW, FAST)
     report = rolls.report(topic, precise_age=False, expires=False)
-    ledger, entry = entry_at(report, 12, 25)
-    done = rolls.evict(report, subscription=SLOW, ledger=ledger, entry=entry, entries=13)
-    ledger, entry = entry_at(report, 17, 25)
-    prepared = rolls.prepare(report, subscription=SLOW, ledger=ledger, entry=entry, entries=5)
+    done = rolls.evict(report, **upto(report, 12, 25))
+    prepared = rolls.prepare(report, **upto(report, 17, 25, 13))
     assert prepared is not None
     rolling.kill()
     try:
         with pytest.raises(RestError):
             rolls.look()
         with pytest.raises(CannotEvict):
-            rolls.prepare(report, subscription=FAST, ledger=ledger, entry=entry, entries=18)
+            rolls.prepare(report, **upto(report, 17, 25) | {"subscription": FAST})
         with pytest.raises(RestError):
             rolls.passed(done)
         with pytest.raises(CannotEvict):

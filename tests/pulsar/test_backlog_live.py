@@ -8,21 +8,15 @@ from pathlib import Path
 
 import pulsar as client
 import pytest
-from job_kit import Job
-from live_backlogs import series
-from proxy_kit import PolicyWriter
+from company_kit import Company
+from live_backlogs import EVICTS, LIMIT, series
 from pulsar_kit import Admin, fresh
 from stack_kit import read_all, until
 
-from streaming.contract.topics import Cluster, Topics
-from weir.stack.kafka import LocalKafka
 from weir.stack.pulsar import LocalPulsar
-from weir.stack.topics import ensure_topics
 
 pytestmark = pytest.mark.soak
 WAIT_S = 120.0
-LIMIT = 4_000
-EVICTS = {"limitSize": LIMIT, "policy": "consumer_backlog_eviction", "actions": True}
 
 
 def test_a_slow_subscription_loses_what_is_beyond(pulsar: LocalPulsar, tmp_path: Path) -> None:
@@ -36,38 +30,32 @@ def test_a_slow_subscription_loses_what_is_beyond(pulsar: LocalPulsar, tmp_path:
     for _ in range(95):
         fast.acknowledge(fast.receive(20_000))
     slow.close()
-    with LocalKafka(tmp_path / "kafka") as kafka:
-        ensure_topics(Cluster(kafka.bootstrap))
-        policies = PolicyWriter(kafka.bootstrap, Topics())
-        policies.put("broker", {"backlogQuotaCheckIntervalInSeconds": 1, "preciseBacklogSize": True})
-        policies.put(f"topics.{topic}", {"backlogQuotaMap": {"destination_storage": EVICTS}})
-        job, ready = Job(tmp_path, kafka.bootstrap), tmp_path / "collector.json"
-        words = ["--kafka", kafka.bootstrap, "--admin", pulsar.admin, "--ready-file", str(ready)]
+    with Company(tmp_path) as company:
+        company.put("broker", {"backlogQuotaCheckIntervalInSeconds": 1, "preciseBacklogSize": True})
+        company.put(f"topics.{topic}", {"backlogQuotaMap": {"destination_storage": EVICTS}})
+        ready, kafka = tmp_path / "collector.json", company.kafka.bootstrap
+        words = ["--kafka", kafka, "--admin", pulsar.admin, "--ready-file", str(ready)]
         command = [sys.executable, "-m", "weir", "collect", "pulsar", "--no-usage", *words]
-        try:
-            job.start()
-            with subprocess.Popen([*command, "--metrics", "127.0.0.1:0"]) as collector:
-                until(ready.exists, what="the collector", limit_s=WAIT_S)
-                metrics = json.loads(ready.read_text())["metrics"]
-                name = f'topic="{topic}"'
-                evicted = "pulsar_storage_backlog_quota_exceeded_evictions_total"
-                until(
-                    lambda: series(metrics, evicted, name, 'quota_type="size"') == 1.0,
-                    what="the eviction",
-                    limit_s=WAIT_S,
-                )
-                size = "pulsar_storage_backlog_size"
-                until(
-                    lambda: (series(metrics, size, name) or LIMIT + 1) <= LIMIT,
-                    what="a size within",
-                    limit_s=WAIT_S,
-                )
-                assert series(metrics, evicted, name, 'quota_type="size"') == 1.0
-                collector.send_signal(signal.SIGTERM)
-                assert collector.wait(10) == 0
-            actions = [json.loads(one) for one in read_all(kafka.bootstrap, Topics().decisions)]
-        finally:
-            job.close()
+        with subprocess.Popen([*command, "--metrics", "127.0.0.1:0"]) as collector:
+            until(ready.exists, what="the collector", limit_s=WAIT_S)
+            metrics = json.loads(ready.read_text())["metrics"]
+            name = f'topic="{topic}"'
+            evicted = "pulsar_storage_backlog_quota_exceeded_evictions_total"
+            until(
+                lambda: series(metrics, evicted, name, 'quota_type="size"') == 1.0,
+                what="the eviction",
+                limit_s=WAIT_S,
+            )
+            size = "pulsar_storage_backlog_size"
+            until(
+                lambda: (series(metrics, size, name) or LIMIT + 1) <= LIMIT,
+                what="a size within",
+                limit_s=WAIT_S,
+            )
+            assert series(metrics, evicted, name, 'quota_type="size"') == 1.0
+            collector.send_signal(signal.SIGTERM)
+            assert collector.wait(10) == 0
+        actions = [json.loads(one) for one in read_all(kafka, company.topics.decisions)]
     begun, done = (one for one in actions if one["type"] == "backlog_action")
     assert (begun["step"], done["step"], done["subscription"]) == ("begun", "done", "slow")
     again = connection.subscribe(topic, "slow")

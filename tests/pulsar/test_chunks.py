@@ -4,8 +4,9 @@ import time
 
 import pulsar as client_library
 import pytest
-from pulsar_dispatch_kit import limited, rate
-from pulsar_kit import Admin, Sending, client, fresh
+from pulsar_dispatch_kit import rate
+from pulsar_kit import Admin, client, fresh, send_all
+from pulsar_proxy_kit import bare_proxy
 
 from weir.stack.pulsar import LocalPulsar
 
@@ -31,11 +32,11 @@ def test_chunks_are_charged_one_by_one_and_arrive_whole(
     pulsar: LocalPulsar, admin: Admin, kind: str, publish: dict[str, int], dispatch: dict[str, int]
 ) -> None:
     """A second for each message, both ways, and the group pays for what the broker counts."""
-    with limited(pulsar, joining_fraction=1.0) as limit, client(limit.service) as made:
+    with bare_proxy(pulsar.service, joining_fraction=1.0) as proxy, client(proxy.bootstrap) as made:
         group = fresh("chunked")
         namespace = admin.namespace(f"public/{group}")
         topic = f"persistent://{namespace}/large"
-        limit.paths(
+        proxy.set(
             {
                 f"resourcegroups.{group}": publish,
                 f"namespaces.{namespace}": {"resourcegroup": group, "subscriptionDispatchRate": dispatch},
@@ -44,14 +45,12 @@ def test_chunks_are_charged_one_by_one_and_arrive_whole(
         producer = made.create_producer(
             topic, batching_enabled=False, chunking_enabled=True, block_if_queue_full=True
         )
-        sending, began = Sending(producer), time.monotonic()
-        for number in range(MESSAGES):
-            sending.send(content(number))
-        sending.wait()
+        began = time.monotonic()
+        send_all(producer, map(content, range(MESSAGES)))
         # Half of a second's rate may go at once, and a group may owe for one chunk.
         assert time.monotonic() - began > MESSAGES - 2
         stats = admin.stats(topic)
-        assert limit.proxy.used(group) == (stats["msgInCounter"], stats["bytesInCounter"])
+        assert proxy.used(group) == (stats["msgInCounter"], stats["bytesInCounter"])
         assert stats["msgInCounter"] == MESSAGES * CHUNKS
         began = time.monotonic()
         consumer = made.subscribe(
@@ -64,4 +63,4 @@ def test_chunks_are_charged_one_by_one_and_arrive_whole(
             consumer.acknowledge(message)
         assert time.monotonic() - began > MESSAGES - 2
         place = {"broker": f"pulsar-{pulsar.service}", "topic": topic, "subscription": "s"}
-        assert limit.sample("weir_dispatch_delivered_msgs_total", **place) == MESSAGES * CHUNKS
+        assert proxy.sample("weir_dispatch_delivered_msgs_total", **place) == MESSAGES * CHUNKS

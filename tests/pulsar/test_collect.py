@@ -3,13 +3,13 @@
 What depends on Kafka or the job is left out here: reports go to a list, shares come by a call.
 """
 
-import asyncio
 import time
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import pytest
 from hungry_publishers import publishing
+from pulsar_backlog_rig import InLoop
 from pulsar_kit import Admin, client, fresh
 
 from streaming.collect.pulsar.collector import Collector, Round
@@ -17,7 +17,6 @@ from streaming.collect.pulsar.limits import Kind, Rates, Slot
 from streaming.collect.pulsar.metrics import CollectMetrics
 from streaming.collect.pulsar.notes import Notes
 from streaming.collect.pulsar.push import Pusher, Result
-from streaming.collect.pulsar.rest import Rest, RestTerms
 from streaming.collect.settings import PulsarCollectSettings, Source
 from streaming.policy.policy_set import PolicySet
 from weir.stack.pulsar import LocalPulsar
@@ -25,30 +24,19 @@ from weir.stack.pulsar import LocalPulsar
 LIMIT = 100
 
 
-class Rig:
+class Rig(InLoop):
     """A collector on a real Pulsar, round by round."""
 
     def __init__(self, url: str, entries: dict[str, Any], **settings: Any) -> None:
+        super().__init__(url)
         self.entries = entries
         self.reported: list[tuple[str, Mapping[str, Any]]] = []
-        self._url = url
-        self._settings = PulsarCollectSettings(**settings)
-        self._loop = asyncio.new_event_loop()
-        metrics = CollectMetrics()
-        self._rest = self.run(self._connect())
-        notes = Notes(self._rest, self._settings.notes_namespace)
-        self.pusher = Pusher(self._rest, notes, metrics)
+        own, metrics = PulsarCollectSettings(**settings), CollectMetrics()
+        self.pusher = Pusher(self.rest, Notes(self.rest, own.notes_namespace), metrics)
         self.collector = Collector(
-            self._rest, self.pusher, self._settings, policies=lambda: PolicySet(self.entries),
+            self.rest, self.pusher, own, policies=lambda: PolicySet(self.entries),
             report=self.reported.extend, name="test", push=True, metrics=metrics,
         )  # fmt: skip
-
-    async def _connect(self) -> Rest:
-        return Rest(RestTerms(base=self._url))
-
-    def run(self, work: Any) -> Any:
-        """In its loop."""
-        return self._loop.run_until_complete(work)
 
     def rounds(self, number: int, apart_s: float = 1.0) -> Round:
         """Some rounds; returns the last one."""
@@ -57,11 +45,6 @@ class Rig:
             if left > 1:
                 time.sleep(apart_s)
         return done
-
-    def close(self) -> None:
-        """Leave nothing open."""
-        self.run(self._rest.__aexit__(None, None, None))
-        self._loop.close()
 
 
 RigOf = Callable[..., Rig]

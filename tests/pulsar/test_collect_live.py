@@ -15,17 +15,13 @@ from pathlib import Path
 
 import pytest
 import yaml
+from company_kit import Company
 from exam_kit import Say
 from hungry_publishers import Publisher, publishing
-from job_kit import Job
-from proxy_kit import PolicyWriter
 from pulsar_kit import Admin, fresh
 from stack_kit import until
 
-from streaming.contract.topics import Cluster, Topics
-from weir.stack.kafka import LocalKafka
 from weir.stack.pulsar import LocalPulsar
-from weir.stack.topics import ensure_topics
 
 pytestmark = pytest.mark.soak
 LIMIT = 100
@@ -37,8 +33,7 @@ START_S = 60.0
 class Stack:
     """Kafka with a job, beside the session's Pulsar."""
 
-    kafka: str
-    policies: PolicyWriter
+    company: Company
     pulsar: LocalPulsar
     folder: Path
 
@@ -47,7 +42,8 @@ class Stack:
         ready = self.folder / f"{name}.json"
         settings = self.folder / "weir.yaml"
         settings.write_text(yaml.safe_dump({"collect_pulsar": {"admin": self.pulsar.admin}}))
-        command = [sys.executable, "-m", "weir", "collect", "pulsar", "--kafka", self.kafka, "--push", *words]
+        kafka = self.company.kafka.bootstrap
+        command = [sys.executable, "-m", "weir", "collect", "pulsar", "--kafka", kafka, "--push", *words]
         with (self.folder / f"{name}.log").open("wb") as log:
             process = subprocess.Popen(
                 [*command, "--settings", str(settings), "--ready-file", str(ready)], stdout=log, stderr=log
@@ -61,15 +57,9 @@ class Stack:
 def stack(pulsar: LocalPulsar, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
     """One for all tests."""
     folder = tmp_path_factory.mktemp("collect")
-    with ExitStack() as running:
-        kafka = running.enter_context(LocalKafka(folder / "kafka"))
-        ensure_topics(Cluster(kafka.bootstrap))
-        policies = PolicyWriter(kafka.bootstrap, Topics())
-        policies.put("broker", {"resourceUsagePublishIntervalInSecs": ROUND_S})
-        job = Job(folder, kafka.bootstrap)
-        running.callback(job.close)
-        job.start()
-        yield Stack(kafka.bootstrap, policies, pulsar, folder)
+    with Company(folder) as company:
+        company.put("broker", {"resourceUsagePublishIntervalInSecs": ROUND_S})
+        yield Stack(company, pulsar, folder)
 
 
 def total(publishers: list[Publisher], began: float, seconds: int) -> list[int]:
@@ -83,8 +73,8 @@ def test_a_group_of_three_topics(stack: Stack, admin: Admin, say: Say) -> None:
     """10, 400 and 400 wanted of 100: together never above it for long, and near it once settled."""
     namespace = admin.namespace(f"{fresh('live')}/orders")
     group = fresh("gold")
-    stack.policies.put(f"resourcegroups.{group}", {"publishRateInMsgs": LIMIT})
-    stack.policies.put(f"namespaces.{namespace}", {"resourcegroup": group})
+    stack.company.put(f"resourcegroups.{group}", {"publishRateInMsgs": LIMIT})
+    stack.company.put(f"namespaces.{namespace}", {"resourcegroup": group})
     wishes = {"small": 10.0, "hungry1": 400.0, "hungry2": 400.0}
     with ExitStack() as running:
         publishers = [
@@ -104,7 +94,7 @@ def test_a_group_of_three_topics(stack: Stack, admin: Admin, say: Say) -> None:
         say(f"last 20 s: {min(settled)} to {max(settled)}, mean {sum(settled) / 20:.1f}, by topic {parts}")
         assert 0.85 * LIMIT <= sum(settled) / 20 <= 1.1 * LIMIT
         changed = time.monotonic()
-        stack.policies.put(f"resourcegroups.{group}", {"publishRateInMsgs": 2 * LIMIT})
+        stack.company.put(f"resourcegroups.{group}", {"publishRateInMsgs": 2 * LIMIT})
         time.sleep(40.0)
         after = total(publishers, changed, 40)
         reached = next(n for n, count in enumerate(after) if count >= 1.5 * LIMIT)

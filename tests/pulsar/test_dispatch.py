@@ -7,10 +7,12 @@ from pathlib import Path
 import pulsar as client_library
 import pytest
 from proxy_kit import until
-from pulsar_dispatch_kit import Reading, counts, fill, limited, namespace, new_topic, rate
+from pulsar_dispatch_kit import Reading, counts, fill, namespace, new_topic, rate
 from pulsar_kit import Admin, client, receive
+from pulsar_proxy_kit import PulsarThread, bare_proxy
 from tls_kit import Authority
 
+from enforcer.pulsar.delivery.part import DeliveryPart
 from weir.stack.pulsar import LocalPulsar
 
 TYPES = {
@@ -21,16 +23,29 @@ RATES = (10, 100, 1_000)
 BATCHES = (1, 6, 30)
 
 
+def overcount(proxy: PulsarThread, permits: int) -> None:
+    """Let the proxy believe that brokers have so many more for each consumer: they have lost them."""
+
+    def count() -> None:
+        for connection in proxy.proxy.connections:
+            for part in connection._parts:
+                for consumer in part._consumers.values() if isinstance(part, DeliveryPart) else ():
+                    consumer.permits.balance += permits
+
+    proxy.do(count)
+
+
 def test_a_subscription_gets_its_rate_from_the_first_message_on(pulsar: LocalPulsar, tmp_path: Path) -> None:
     """Batches of 30 too, of which real Pulsar sends 3,000 at once and then nothing for 29 s; and by TLS."""
-    with limited(pulsar) as plain, limited(pulsar, {"tls": Authority(tmp_path).door()}) as secured:
-        cases, readings = [(limit, batch) for limit in (plain, secured) for batch in (1, 30)], []
+    own = {"tls": Authority(tmp_path).door()}
+    with bare_proxy(pulsar.service) as plain, bare_proxy(pulsar.service, own=own) as secured:
+        cases, readings = [(proxy, batch) for proxy in (plain, secured) for batch in (1, 30)], []
         with ExitStack() as stack:
-            for limit, batch in cases:
-                limit.paths(namespace(subscription=rate(100)))
+            for proxy, batch in cases:
+                proxy.set(namespace(subscription=rate(100)))
                 topic = new_topic()
                 fill(pulsar.service, topic, 1_500, batch)
-                readings.append(stack.enter_context(Reading(topic=topic, **limit.proxy.way)))
+                readings.append(stack.enter_context(Reading(topic=topic, **proxy.way)))
                 readings[-1].add(consumer_type=client_library.ConsumerType.Shared)
             time.sleep(5.0)
             found = [sum(counts(reading.times(), 4)) for reading in readings]
@@ -42,20 +57,20 @@ def test_a_subscription_gets_its_rate_from_the_first_message_on(pulsar: LocalPul
 @pytest.mark.soak
 def test_permits_that_the_broker_has_not_are_found(pulsar: LocalPulsar) -> None:
     """As where it has lost some: it is asked, its own count holds, and all comes."""
-    with limited(pulsar) as limit:
-        limit.paths(namespace(subscription=rate(100)))
+    with bare_proxy(pulsar.service) as proxy:
+        proxy.set(namespace(subscription=rate(100)))
         topic = new_topic()
         fill(pulsar.service, topic, 500, 1)
-        with Reading(limit.service, topic) as reading:
+        with Reading(proxy.bootstrap, topic) as reading:
             reading.add(consumer_type=client_library.ConsumerType.KeyShared)
             until(lambda: len(reading.times()) > 100)
-            limit.overcount(7)
+            overcount(proxy, 7)
             until(lambda: len(reading.times()) == 500)
             asked = "weir_consumer_permit_questions_total"
-            assert limit.sample(asked, result="corrected") >= 1
+            assert proxy.sample(asked, result="corrected") >= 1
             # Who has read all is asked for too, and nothing is wrong then.
-            until(lambda: limit.sample(asked, result="same") >= 1)
-            assert limit.sample(asked, result="unknown") == 0
+            until(lambda: proxy.sample(asked, result="same") >= 1)
+            assert proxy.sample(asked, result="unknown") == 0
 
 
 @pytest.mark.soak
@@ -67,9 +82,9 @@ def test_rates_hold_within_two_percent(pulsar: LocalPulsar, kind: str) -> None:
     topics = {case: new_topic() for case in cases}
     for (each, batch), topic in topics.items():
         fill(pulsar.service, topic, (each * (seconds + 5) + 10 * batch) // batch * batch, batch)
-    with limited(pulsar) as limit, ExitStack() as stack:
-        limit.paths({f"topics.{topics[case]}": {"subscriptionDispatchRate": rate(case[0])} for case in cases})
-        readings = {case: stack.enter_context(Reading(limit.service, topics[case])) for case in cases}
+    with bare_proxy(pulsar.service) as proxy, ExitStack() as stack:
+        proxy.set({f"topics.{topics[case]}": {"subscriptionDispatchRate": rate(case[0])} for case in cases})
+        readings = {case: stack.enter_context(Reading(proxy.bootstrap, topics[case])) for case in cases}
         for reading in readings.values():
             reading.add(consumer_type=TYPES[kind])
         time.sleep(seconds + 2)
@@ -88,17 +103,17 @@ def test_a_limit_that_begins_in_mid_flow_passes_one_batch_more_at_most(
     pulsar: LocalPulsar, batch: int
 ) -> None:
     """Of what the broker still sends nothing goes on beyond the rate; what the client has it has."""
-    with limited(pulsar) as limit:
+    with bare_proxy(pulsar.service) as proxy:
         topic = new_topic()
         fill(pulsar.service, topic, 30_000, batch)
-        with Reading(limit.service, topic) as reading:
+        with Reading(proxy.bootstrap, topic) as reading:
             reading.add(receiver_queue_size=1_000)
             while len(reading.times()) < 3_000:
                 time.sleep(0.001)
-            limit.paths(namespace(subscription=rate(100)))
+            proxy.set(namespace(subscription=rate(100)))
             time.sleep(6.0)
             place = {"broker": f"pulsar-{pulsar.service}", "topic": topic, "subscription": "sub"}
-            passed = limit.sample("weir_dispatch_delivered_msgs_total", **place)
+            passed = proxy.sample("weir_dispatch_delivered_msgs_total", **place)
             times = reading.times()
     assert passed <= 7 * 100 + batch
     late = [at for at in times if at > times[-1] - 4.0]
@@ -110,11 +125,11 @@ def test_a_limit_that_begins_in_mid_flow_passes_one_batch_more_at_most(
 @pytest.mark.parametrize("batch", [1, 30])
 def test_several_consumers_have_one_rate(pulsar: LocalPulsar, kind: str, batch: int) -> None:
     """Each on a connection of its own; a standby has none of it."""
-    with limited(pulsar) as limit:
+    with bare_proxy(pulsar.service) as proxy:
         topic = new_topic()
         fill(pulsar.service, topic, 3_000, batch)
-        limit.paths(namespace(subscription=rate(100)))
-        with Reading(limit.service, topic) as reading:
+        proxy.set(namespace(subscription=rate(100)))
+        with Reading(proxy.bootstrap, topic) as reading:
             for _ in range(3):
                 reading.add(consumer_type=TYPES[kind], apart=True)
             time.sleep(11.0)
@@ -130,20 +145,20 @@ def test_several_consumers_have_one_rate(pulsar: LocalPulsar, kind: str, batch: 
 @pytest.mark.soak
 def test_all_subscriptions_of_a_topic_and_of_a_broker_have_one_rate(pulsar: LocalPulsar) -> None:
     """Where real Pulsar lets each of two plan with the same rest."""
-    with limited(pulsar) as limit:
+    with bare_proxy(pulsar.service) as proxy:
         topics = [new_topic(), new_topic()]
         for topic in topics:
             fill(pulsar.service, topic, 1_000, 1)
-        limit.paths(namespace(topic=rate(20)))
-        with Reading(limit.service, topics[0]) as reading:
+        proxy.set(namespace(topic=rate(20)))
+        with Reading(proxy.bootstrap, topics[0]) as reading:
             reading.add("one")
             reading.add("two")
             time.sleep(7.0)
             found, each = counts(reading.times(), 6), [len(got) for got in reading.got]
         assert max(found) <= 22 and sum(found) >= 100 and min(each) >= 20
-        limit.paths({"namespaces.public/default": None, "broker": {"dispatchThrottlingRateInMsg": 20}})
+        proxy.set({"namespaces.public/default": None, "broker": {"dispatchThrottlingRateInMsg": 20}})
         with ExitStack() as stack:
-            readings = [stack.enter_context(Reading(limit.service, topic)) for topic in topics]
+            readings = [stack.enter_context(Reading(proxy.bootstrap, topic)) for topic in topics]
             for reading in readings:
                 reading.add("three")
             time.sleep(7.0)
@@ -155,16 +170,16 @@ def test_all_subscriptions_of_a_topic_and_of_a_broker_have_one_rate(pulsar: Loca
 @pytest.mark.soak
 def test_bytes_are_limited_up_to_one_entry(pulsar: LocalPulsar, admin: Admin) -> None:
     """Charged as the broker counts them: its own counter says the same."""
-    with limited(pulsar) as limit:
+    with bare_proxy(pulsar.service) as proxy:
         topic = new_topic()
         fill(pulsar.service, topic, 3_000, 30)
-        limit.paths(namespace(subscription=rate(size=10_000)))
-        with Reading(limit.service, topic) as reading:
+        proxy.set(namespace(subscription=rate(size=10_000)))
+        with Reading(proxy.bootstrap, topic) as reading:
             reading.add(consumer_type=client_library.ConsumerType.Shared)
             time.sleep(8.5)
             stats = admin.stats(topic)["subscriptions"]["sub"]
             place = {"broker": f"pulsar-{pulsar.service}", "topic": topic, "subscription": "sub"}
-            passed = limit.sample("weir_dispatch_delivered_bytes_total", **place)
+            passed = proxy.sample("weir_dispatch_delivered_bytes_total", **place)
     entry = stats["bytesOutCounter"] / (stats["msgOutCounter"] / 30)
     assert abs(passed - stats["bytesOutCounter"]) <= 2 * entry
     assert passed <= 10 * 10_000 + entry
@@ -173,14 +188,14 @@ def test_bytes_are_limited_up_to_one_entry(pulsar: LocalPulsar, admin: Admin) ->
 @pytest.mark.soak
 def test_there_is_no_way_round_the_bucket(pulsar: LocalPulsar) -> None:
     """Coming back, a second connection, another name, SEEK, asking again: no message beyond the rate."""
-    with limited(pulsar) as limit:
+    with bare_proxy(pulsar.service) as proxy:
         topic = new_topic()
         fill(pulsar.service, topic, 1_000, 1)
-        limit.paths(namespace(subscription=rate(30, period=30)))
+        proxy.set(namespace(subscription=rate(30, period=30)))
         shared = {"consumer_type": client_library.ConsumerType.Shared}
         total = 0
         for number in range(3):
-            with client(limit.service) as made:
+            with client(proxy.bootstrap) as made:
                 consumer = made.subscribe(
                     topic, "sub", consumer_name=f"name-{number}", **shared,
                     initial_position=client_library.InitialPosition.Earliest,
@@ -199,10 +214,10 @@ def test_there_is_no_way_round_the_bucket(pulsar: LocalPulsar) -> None:
 @pytest.mark.soak
 def test_readers_and_negative_acknowledgements_count(pulsar: LocalPulsar) -> None:
     """A reader has a subscription of its own; what comes again is charged again."""
-    with limited(pulsar) as limit, client(limit.service) as made:
+    with bare_proxy(pulsar.service) as proxy, client(proxy.bootstrap) as made:
         topic = new_topic()
         fill(pulsar.service, topic, 500, 1)
-        limit.paths(namespace(subscription=rate(20)))
+        proxy.set(namespace(subscription=rate(20)))
         reader = made.create_reader(topic, client_library.MessageId.earliest)
         times = [got.at for got in receive(reader, for_s=5.0)]
         assert max(counts(times, 4)) <= 22 and len(times) >= 80
@@ -225,8 +240,8 @@ def test_readers_and_negative_acknowledgements_count(pulsar: LocalPulsar) -> Non
 @pytest.mark.soak
 def test_what_is_not_stored_is_exempt(pulsar: LocalPulsar) -> None:
     """Nothing is lost to a rate that cannot hold: 200 at once come at once."""
-    with limited(pulsar) as limit, client(limit.service) as made:
-        limit.paths(namespace(subscription=rate(10), topic=rate(10)))
+    with bare_proxy(pulsar.service) as proxy, client(proxy.bootstrap) as made:
+        proxy.set(namespace(subscription=rate(10), topic=rate(10)))
         topic = new_topic().replace("persistent", "non-persistent")
         consumer = made.subscribe(topic, "sub")
         producer = made.create_producer(topic)
@@ -234,24 +249,24 @@ def test_what_is_not_stored_is_exempt(pulsar: LocalPulsar) -> None:
             producer.send_async(b"x", lambda _result, _id: None)
         producer.flush()
         assert len(receive(consumer, most=200, for_s=3.0)) == 200
-        assert limit.sample("weir_consumer_exempt_total", why="non_persistent") == 1
+        assert proxy.sample("weir_consumer_exempt_total", why="non_persistent") == 1
 
 
 @pytest.mark.soak
 def test_limits_gone_everything_comes(pulsar: LocalPulsar) -> None:
     """All permits that were kept back go on, and nothing is left behind."""
-    with limited(pulsar) as limit:
+    with bare_proxy(pulsar.service) as proxy:
         topic = new_topic()
         fill(pulsar.service, topic, 5_000, 6)
-        limit.paths(namespace(subscription=rate(10)))
-        with Reading(limit.service, topic) as reading:
+        proxy.set(namespace(subscription=rate(10)))
+        with Reading(proxy.bootstrap, topic) as reading:
             reading.add()
             time.sleep(2.0)
-            assert limit.sample("weir_consumer_banked_permits") > 0
-            limit.paths({"namespaces.public/default": None})
+            assert proxy.sample("weir_consumer_banked_permits") > 0
+            proxy.set({"namespaces.public/default": None})
             deadline = time.monotonic() + 10.0
             while len(reading.times()) < 4_998 and time.monotonic() < deadline:
                 time.sleep(0.05)
             data = [int.from_bytes(got.data[:8], "big") for got in reading.got[0]]
             assert data == list(range(len(data))) and len(data) >= 4_998
-            assert limit.sample("weir_consumer_banked_permits") == 0
+            assert proxy.sample("weir_consumer_banked_permits") == 0

@@ -5,7 +5,7 @@ from path_kit import AnnouncingRelay
 from proxy_header_kit import CLIENTS, HEADERS
 from proxy_kit import until
 from pulsar import InitialPosition
-from pulsar_kit import Admin, client, fresh, receive, send_all
+from pulsar_kit import Admin, client, fresh, numbered, receive, send_all
 from pulsar_proxy_kit import bare_proxy
 
 from weir.stack.kafka import free_port
@@ -29,7 +29,7 @@ def test_a_client_behind_a_load_balancer_is_served(
             topic = admin.topic(fresh("doors"))
             consumer = connected.subscribe(topic, "all", initial_position=InitialPosition.Earliest)
             producer = connected.create_producer(topic, batching_enabled=False)
-            messages = [b"%d" % number for number in range(50)]
+            messages = numbered(50)
             assert len(send_all(producer, messages)) == 50
             assert {one.data for one in receive(consumer, most=50)} == set(messages)
             assert {one.peer for one in proxy.proxy.connections} == {CLIENTS["tcp6"]}

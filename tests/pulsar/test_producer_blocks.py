@@ -2,23 +2,20 @@
 
 import threading
 import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pulsar as clients
 import pytest
-from backlog_kit import EXCEPTION, HOLD, BacklogWriter, quota
+from backlog_kit import EXCEPTION, HOLD, BacklogWriter, counted, quota
 from broker_fixtures import apart
-from cluster_kit import LOOPBACK, Cluster, address
+from cluster_kit import Cluster
 from proxy_kit import until
 from pulsar import MessageId, Result
-from pulsar_kit import Admin, Sending, client, fresh, receive
-from pulsar_proxy_kit import BOTH_WAYS, TLS_IN_SOAK, PulsarThread
+from pulsar_kit import Admin, Publishing, Sending, client, fresh, numbered, receive
+from pulsar_proxy_kit import BOTH_WAYS, TLS_IN_SOAK, PulsarThread, joined
 from pulsar_tools import java_produce, perf
 
-from enforcer.core.settings import ProxySettings
-from enforcer.pulsar.proxy import PulsarProxyConfig
 from weir.stack.pulsar import LocalPulsar
 
 BEYOND, INSIDE = 10_240, 100
@@ -30,56 +27,9 @@ def block(proxy: PulsarThread, topic: str, policy: str = HOLD) -> None:
     proxy.backlog(topic, BEYOND)
 
 
-def counted(proxy: PulsarThread, outcome: str, policy: str = HOLD) -> float:
-    """How many producers came to this."""
-    labels = {"quota_type": "size", "policy": policy, "outcome": outcome}
-    name = "weir_producer_block_requests_total"
-    return proxy.proxy.metrics.registry.get_sample_value(name, labels) or 0.0
-
-
 def publishers(admin: Admin, topic: str) -> int:
     """How many producers the broker has of a topic."""
     return len(admin.stats(topic)["publishers"])
-
-
-class Stream:
-    """Sends numbers without an end, at most so many a second, and notes which were acknowledged."""
-
-    def __init__(self, producer: Any, rate: float) -> None:
-        self.acknowledged: list[int] = []
-        self.failed: list[Any] = []
-        self._producer, self._rate, self._sent = producer, rate, 0
-        self._stop = threading.Event()
-        self._thread = threading.Thread(target=self._run)
-        self._thread.start()
-
-    def stop(self) -> list[int]:
-        """End, when all is answered."""
-        self._stop.set()
-        self._thread.join(30)
-        until(lambda: len(self.acknowledged) + len(self.failed) == self._sent, what="all answered")
-        return self.acknowledged
-
-    def goes_on(self) -> None:
-        """Wait until more is acknowledged."""
-        before = len(self.acknowledged)
-        until(lambda: len(self.acknowledged) > before + 5, what="more is acknowledged")
-
-    def _run(self) -> None:
-        while not self._stop.wait(1 / self._rate):
-            number = self._sent
-            self._sent += 1
-            self._producer.send_async(b"%d" % number, self._noting(number))
-        self._producer.flush()
-
-    def _noting(self, number: int) -> Callable[[Any, Any], None]:
-        def note(result: Any, _: Any) -> None:
-            if result == Result.Ok:
-                self.acknowledged.append(number)
-            else:
-                self.failed.append(result)
-
-        return note
 
 
 def stored(own: clients.Client, topic: str) -> list[int]:
@@ -99,8 +49,8 @@ def test_a_held_topic_goes_on_when_it_is_inside_and_loses_none(proxy: PulsarThre
     ended = proxy.metric("closed_connections_total", reason="internal")
     before = counted(proxy, "closed")
     with client(**proxy.way) as own:
-        stream = Stream(own.create_producer(topic, batching_max_publish_delay_ms=5), 1_000)
-        beside = Stream(own.create_producer(other, batching_enabled=False), 200)
+        stream = Publishing(own.create_producer(topic, batching_max_publish_delay_ms=5), 1_000).start()
+        beside = Publishing(own.create_producer(other, batching_enabled=False), 200).start()
         stream.goes_on()
         block(proxy, topic)
         until(lambda: publishers(admin, topic) == 0, what="the producer is closed")
@@ -124,7 +74,7 @@ def test_an_exception_fails_what_waits_at_once(proxy: PulsarThread, admin: Admin
     """With the name that the client has for it; new producers too, of either policy."""
     topic = admin.topic(fresh("failing"))
     with client(**proxy.way) as own:
-        stream = Stream(own.create_producer(topic, batching_enabled=False), 500)
+        stream = Publishing(own.create_producer(topic, batching_enabled=False), 500).start()
         stream.goes_on()
         block(proxy, topic, EXCEPTION)
         until(lambda: stream.failed, what="a send that fails")
@@ -168,13 +118,9 @@ def test_blocks_are_read_from_kafka_and_logged_there(
     topic = admin.topic(fresh("logged"))
     with apart(cluster, "pulsar-blocks") as company:
         writer = BacklogWriter(company, company.topics)
-        config = PulsarProxyConfig(
-            pulsar=(address(pulsar.service),), kafka=(address(company.kafka.bootstrap),),
-            listen=(LOOPBACK, 0), topics=company.topics, settings=ProxySettings(id="p1"),
-        )  # fmt: skip
         writer.policies.put(f"topics.{topic}", quota())
-        with PulsarThread(config) as proxy, client(proxy.bootstrap) as own:
-            stream = Stream(own.create_producer(topic, batching_enabled=False), 200)
+        with joined(company, pulsar, "p1") as proxy, client(proxy.bootstrap) as own:
+            stream = Publishing(own.create_producer(topic, batching_enabled=False), 200).start()
             stream.goes_on()
             said = writer.say(topic, BEYOND)
             until(lambda: publishers(admin, topic) == 0, what="the producer is closed")
@@ -199,7 +145,7 @@ def test_one_partition_is_held_and_the_others_go_on(proxy: PulsarThread, admin: 
         consumer = own.subscribe(topic, "s", consumer_type=clients.ConsumerType.Shared)
         # What waits for the held one: a third of 600 a second, until the client's own pause has passed.
         producer = own.create_producer(topic, batching_max_publish_delay_ms=5, max_pending_messages=10_000)
-        stream = Stream(producer, 600)
+        stream = Publishing(producer, 600).start()
         stream.goes_on()
         block(proxy, f"{topic}-partition-1")
         until(lambda: publishers(admin, f"{topic}-partition-1") == 0, what="the producer is closed")
@@ -229,9 +175,7 @@ def test_what_waits_for_a_limit_is_sent_again(proxy: PulsarThread, admin: Admin)
     )
     topic = admin.topic(f"{namespace}/a")
     with client(proxy.bootstrap) as own:
-        sending = Sending(own.create_producer(topic, batching_enabled=False))
-        for number in range(60):
-            sending.send(b"%d" % number)
+        sending = Sending(own.create_producer(topic, batching_enabled=False), numbered(60))
         until(lambda: len(sending.sent) > 10, what="some are sent")
         block(proxy, topic)
         until(lambda: publishers(admin, topic) == 0, what="the producer is closed")
@@ -239,9 +183,8 @@ def test_what_waits_for_a_limit_is_sent_again(proxy: PulsarThread, admin: Admin)
         proxy.backlog(topic, INSIDE)
         sending.wait()
         assert stored(own, topic) == list(range(60))
-    metrics = proxy.proxy.metrics.registry
-    assert metrics.get_sample_value("weir_publish_unsent_sends_total", {"reason": "blocked"}) > 0
-    assert metrics.get_sample_value("weir_publish_queued_sends") == 0
+    assert proxy.sample("weir_publish_unsent_sends_total", reason="blocked") > 0
+    assert proxy.sample("weir_publish_queued_sends") == 0
 
 
 @pytest.mark.soak

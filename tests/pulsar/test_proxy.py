@@ -2,9 +2,9 @@
 
 import re
 import socket
-import threading
 import time
 from collections.abc import Iterator
+from contextlib import ExitStack
 from typing import Any
 
 import pulsar as client_library
@@ -12,7 +12,7 @@ import pytest
 from proxy_kit import until
 from pulsar import CompressionType, ConsumerType, InitialPosition, MessageId
 from pulsar.schema import JsonSchema, Record, String
-from pulsar_kit import Admin, Sending, client, fresh, receive, send_all
+from pulsar_kit import Admin, Publishing, client, fresh, numbered, receive, send_all
 from pulsar_proxy_kit import PulsarThread, bare_proxy
 from pulsar_rig import connect, split
 
@@ -112,7 +112,7 @@ def test_ways_to_consume(clients: Any) -> None:
     """Readers, seeking, key-shared, negative acknowledgements and dead letters."""
     topic = fresh("ways")
     producer = clients.create_producer(topic, batching_enabled=False)
-    ids = [one.id for one in send_all(producer, [b"%d" % number for number in range(50)])]
+    ids = [one.id for one in send_all(producer, numbered(50))]
     reader = clients.create_reader(topic, MessageId.earliest)
     assert len(receive(reader, most=50)) == 50
     consumer = clients.subscribe(topic, "seeks", initial_position=EARLIEST)
@@ -159,27 +159,19 @@ def test_an_unloaded_topic(proxy: PulsarThread, clients: Any, admin: Admin) -> N
 def test_a_proxy_that_dies(pulsar: LocalPulsar, admin: Admin) -> None:
     """Clients come back to one that stands there again; what was acknowledged is stored."""
     topic, port = fresh("dies"), free_port()
-    with client(f"127.0.0.1:{port}") as made:
+    with client(f"127.0.0.1:{port}") as made, ExitStack() as running:
         with bare_proxy(pulsar.service, listen=("127.0.0.1", port)) as first:
             producer = made.create_producer(topic, block_if_queue_full=True)
             consumer = made.subscribe(topic, "s")
-            sending, going = Sending(producer), threading.Event()
-
-            def send() -> None:
-                while not going.wait(0.002):
-                    sending.send(b"%d" % time.monotonic_ns())
-
-            thread = threading.Thread(target=send)
-            thread.start()
+            publishing = running.enter_context(Publishing(producer))
             time.sleep(0.5)
             first.call(lambda: [one.drop("stop") for one in list(first.proxy.connections)])
             time.sleep(0.3)
         with bare_proxy(pulsar.service, listen=("127.0.0.1", port)) as second:
             until(lambda: second.metric("connections"), what="clients that come back")
             time.sleep(0.5)
-            going.set()
-            thread.join()
-            sent = len(sending.wait())
+            running.close()
+            sent = len(publishing.sending.wait())
             got = {one.data for one in receive(consumer, quiet_s=1.0)}
             assert len(got) == sent > 100
             assert all_through(second, admin, f"persistent://public/default/{topic}")

@@ -1,13 +1,12 @@
 """The Pulsar proxy before brokers that come, go and check logins: what takes a broker of its own."""
 
-import threading
 import time
 from pathlib import Path
 
 import pulsar as client_library
 import pytest
 from proxy_kit import until
-from pulsar_kit import Admin, Sending, client, fresh, receive, send_all
+from pulsar_kit import Admin, Publishing, client, fresh, receive, send_all
 from pulsar_proxy_kit import bare_proxy
 from pulsar_tokens import checking, token
 
@@ -46,22 +45,13 @@ def test_a_broker_that_restarts(tmp_path: Path) -> None:
         with client(proxy.bootstrap) as made:
             producer = made.create_producer(topic, block_if_queue_full=True, send_timeout_millis=120_000)
             consumer = made.subscribe(topic, "s")
-            sending, enough = Sending(producer), threading.Event()
-
-            def send() -> None:
-                while not enough.wait(0.005):
-                    sending.send(b"%d" % time.monotonic_ns())
-
-            thread = threading.Thread(target=send)
-            thread.start()
-            time.sleep(1)
-            broker.stop()
-            until(lambda: not proxy.metric("connections"), what="the end of all connections")
-            broker.start()
-            until(lambda: proxy.metric("connections"), 60, "clients that come back")
-            time.sleep(2)
-            enough.set()
-            thread.join()
-            sent = len(sending.wait(120))
+            with Publishing(producer, 200) as publishing:
+                time.sleep(1)
+                broker.stop()
+                until(lambda: not proxy.metric("connections"), what="the end of all connections")
+                broker.start()
+                until(lambda: proxy.metric("connections"), 60, "clients that come back")
+                time.sleep(2)
+            sent = len(publishing.sending.wait(120))
             got = {one.data for one in receive(consumer, quiet_s=5.0, for_s=60)}
             assert len(got) == sent > 100

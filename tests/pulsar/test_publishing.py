@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from publishing_clients import Driving, drive_pulsar
 from pulsar import CompressionType, MessageId
-from pulsar_kit import Admin, Sending, client, fresh, receive, send_all
+from pulsar_kit import Admin, Sending, client, fresh, numbered, receive, send_all
 from pulsar_proxy_kit import BOTH_WAYS, TLS_IN_SOAK, PulsarThread
 
 from enforcer.laws.concurrency.limits import ConcurrencyLimits
@@ -44,13 +44,11 @@ def test_a_limited_producer_waits_and_its_neighbour_does_not(proxy: PulsarThread
         reader = own.subscribe(f"{namespace}/a", "s")
         free.send(b"warm")
         alone = round_trips(free, 1)
-        sending = Sending(slow)
-        for number in range(40):
-            sending.send(b"%d" % number)
+        sending = Sending(slow, numbered(40))
         beside = round_trips(free, 2.5)
         sent = sending.wait()
         got = receive(reader, most=40)
-    assert [each.data for each in got] == [b"%d" % number for number in range(40)]
+    assert [each.data for each in got] == numbered(40)
     # Half a second of its rate at once, then one each tenth of a second: never sooner, and late by no more
     # than a busy machine takes.
     took = [each.ended - sent[0].began for each in sent]
@@ -89,9 +87,7 @@ def test_a_topic_that_is_unloaded_while_sends_wait_loses_none(proxy: PulsarThrea
     namespace, _ = limited(proxy, admin, 20)
     topic = f"{namespace}/moved"
     with client(proxy.bootstrap) as own:
-        sending = Sending(own.create_producer(topic, batching_enabled=False))
-        for number in range(60):
-            sending.send(b"%d" % number)
+        sending = Sending(own.create_producer(topic, batching_enabled=False), numbered(60))
         time.sleep(1)
         admin.unload(topic)
         sending.wait()
@@ -100,8 +96,7 @@ def test_a_topic_that_is_unloaded_while_sends_wait_loses_none(proxy: PulsarThrea
     assert list(dict.fromkeys(got)) == list(range(60))
     # What was on its way to the broker in that moment may be there twice, as without a proxy.
     assert len(got) <= 65
-    metrics = proxy.proxy.metrics.registry
-    assert metrics.get_sample_value("weir_publish_unsent_sends_total", {"reason": "broker"}) > 0
+    assert proxy.sample("weir_publish_unsent_sends_total", reason="broker") > 0
 
 
 def test_a_close_waits_for_what_was_sent(proxy: PulsarThread, admin: Admin) -> None:
@@ -110,9 +105,7 @@ def test_a_close_waits_for_what_was_sent(proxy: PulsarThread, admin: Admin) -> N
     topic = f"{namespace}/closed"
     with client(proxy.bootstrap) as own:
         producer = own.create_producer(topic, batching_enabled=False)
-        sending = Sending(producer)
-        for number in range(40):
-            sending.send(b"%d" % number)
+        Sending(producer, numbered(40))
         producer.close()
         assert admin.stats(topic)["msgInCounter"] == 40
         assert admin.stats(topic)["publishers"] == []
@@ -149,9 +142,7 @@ def test_a_deep_queue_costs_no_time_out(proxy: PulsarThread, admin: Admin) -> No
         free = own.create_producer(fresh("free"))
         reader = own.subscribe(free.topic(), "s")
         alone = round_trips(free, 5)
-        sending = Sending(slow)
-        for _ in range(250):
-            sending.send(b"x")
+        sending = Sending(slow, [b"x"] * 250)
         beside = round_trips(free, 20)
         got = receive(reader, most=len(beside) + len(alone))
         sent = sending.wait()

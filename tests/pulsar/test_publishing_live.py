@@ -9,16 +9,13 @@ from typing import Any
 
 import orjson
 import pytest
-from cluster_kit import LOOPBACK, address
 from company_kit import Company
 from publishing_clients import Driving, drive_pulsar
 from pulsar_kit import Admin, fresh
-from pulsar_proxy_kit import PulsarThread
+from pulsar_proxy_kit import PulsarThread, joined
 from stack_kit import read_all, replayed
 
-from enforcer.core.settings import ProxySettings
 from enforcer.laws.concurrency.limits import ConcurrencyLimits
-from enforcer.pulsar.proxy import PulsarProxyConfig
 from weir.stack.pulsar import LocalPulsar
 
 pytestmark = pytest.mark.soak
@@ -39,17 +36,7 @@ def company(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Company]:
 def proxies(company: Company, pulsar: LocalPulsar) -> Iterator[list[PulsarThread]]:
     """Two of them before the one broker."""
     with ExitStack() as stack:
-        yield [
-            stack.enter_context(
-                PulsarThread(
-                    PulsarProxyConfig(
-                        pulsar=(address(pulsar.service),), kafka=(address(company.kafka.bootstrap),),
-                        listen=(LOOPBACK, 0), settings=ProxySettings(id=name),
-                    )
-                )
-            )
-            for name in ("p1", "p2")
-        ]  # fmt: skip
+        yield [stack.enter_context(joined(company, pulsar, name)) for name in ("p1", "p2")]
 
 
 def test_two_proxies_with_the_job(

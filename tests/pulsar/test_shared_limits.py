@@ -7,15 +7,13 @@ from functools import partial
 
 import pytest
 from broker_fixtures import apart, serving
-from cluster_kit import LOOPBACK, Cluster, address
+from cluster_kit import Cluster
 from proxy_kit import Decider
 from publishing_clients import Driving, drive_kafka, drive_pulsar
 from pulsar_kit import Admin, fresh
-from pulsar_proxy_kit import PulsarThread
+from pulsar_proxy_kit import PulsarThread, joined
 from stack_kit import new_topics
 
-from enforcer.core.settings import ProxySettings
-from enforcer.pulsar.proxy import PulsarProxyConfig
 from weir.stack.pulsar import LocalPulsar
 
 pytestmark = pytest.mark.soak
@@ -40,14 +38,7 @@ def join(company: Cluster, pulsar: LocalPulsar) -> Iterator[Callable[[str], Puls
     with ExitStack() as stack:
 
         def start(name: str) -> PulsarThread:
-            return stack.enter_context(
-                PulsarThread(
-                    PulsarProxyConfig(
-                        pulsar=(address(pulsar.service),), kafka=(address(company.kafka.bootstrap),),
-                        listen=(LOOPBACK, 0), topics=company.topics, settings=ProxySettings(id=name),
-                    )
-                )
-            )  # fmt: skip
+            return stack.enter_context(joined(company, pulsar, name))
 
         yield start
 

@@ -5,11 +5,11 @@ from pathlib import Path
 import pytest
 from proxy_kit import until
 from pulsar import InitialPosition
-from pulsar_kit import Admin, client, fresh, receive, send_all
+from pulsar_kit import Admin, client, fresh, numbered, receive, send_all
 from pulsar_proxy_kit import bare_proxy
 from tls_kit import Authority
 
-from enforcer.core.security.tls import ClientAuth, TlsSettings, UpstreamTlsSettings
+from enforcer.core.security.tls import ClientAuth, UpstreamTlsSettings
 from weir.stack.kafka import free_port
 from weir.stack.pulsar import LocalPulsar
 
@@ -19,7 +19,7 @@ def passes(service: str, authority: Authority, topic: str) -> None:
     with client(f"pulsar+ssl://{service}", tls_trust_certs_file_path=authority.ca) as connected:
         consumer = connected.subscribe(topic, "all", initial_position=InitialPosition.Earliest)
         producer = connected.create_producer(topic, batching_enabled=False)
-        messages = [b"%d" % number for number in range(50)]
+        messages = numbered(50)
         assert len(send_all(producer, messages)) == 50
         assert [one.data for one in receive(consumer, most=50)] == messages
 
@@ -27,10 +27,8 @@ def passes(service: str, authority: Authority, topic: str) -> None:
 def test_a_client_over_tls_is_served_as_without(pulsar: LocalPulsar, admin: Admin, tmp_path: Path) -> None:
     """Lookups lead back to the proxy; a client that does not trust it is out, counted."""
     authority = Authority(tmp_path)
-    pair = authority.server()
-    tls = TlsSettings(certificate=pair.certificate, key=pair.key, client_ca=authority.ca,
-                      client_auth=ClientAuth.REQUESTED)  # fmt: skip
-    with bare_proxy(pulsar.service, own={"tls": tls}) as proxy:
+    own = {"tls": authority.door(client_auth=ClientAuth.REQUESTED)}
+    with bare_proxy(pulsar.service, own=own) as proxy:
         passes(proxy.bootstrap, authority, admin.topic(fresh("tls")))
         other = Authority(tmp_path / "other")
         with (
@@ -47,15 +45,12 @@ def test_a_client_over_tls_is_served_as_without(pulsar: LocalPulsar, admin: Admi
 def test_brokers_are_spoken_to_by_tls(tmp_path: Path) -> None:
     """With a private CA, at the address that lookups name for TLS."""
     authority, port = Authority(tmp_path / "ca"), free_port()
-    broker, pair = authority.server(), authority.server()
+    broker = authority.server()
     conf = {
         "brokerServicePortTls": str(port), "tlsCertificateFilePath": broker.certificate,
         "tlsKeyFilePath": broker.key, "tlsTrustCertsFilePath": authority.ca,
     }  # fmt: skip
-    own = {
-        "tls": TlsSettings(certificate=pair.certificate, key=pair.key),
-        "upstream_tls": UpstreamTlsSettings(ca=authority.ca),
-    }
+    own = {"tls": authority.door(), "upstream_tls": UpstreamTlsSettings(ca=authority.ca)}
     with LocalPulsar(tmp_path / "pulsar", properties=conf) as pulsar:
         topic = Admin(pulsar.admin).topic(fresh("upstream"))
         with bare_proxy(f"127.0.0.1:{port}", own=own) as proxy:

@@ -7,7 +7,6 @@ from pathlib import Path
 import pulsar as client_library
 import pytest
 from creation_proxy_kit import Limited
-from pulsar_dispatch_kit import Limited as Dispatching
 from pulsar_dispatch_kit import fill, rate
 from pulsar_kit import Admin, client, fresh, receive
 from pulsar_proxy_kit import bare_proxy
@@ -62,7 +61,7 @@ def test_a_copy_in_transactions_is_exact(broker: LocalPulsar, batch: int) -> Non
             proxy = Limited(thread)
             if limit is not None:
                 proxy.limit(controller_mutation_rate=0.01, controller_mutation_burst=10)
-                Dispatching(thread).paths(
+                thread.set(
                     {
                         f"resourcegroups.{name}": {"publishRateInMsgs": limit},
                         f"namespaces.{namespace}": {

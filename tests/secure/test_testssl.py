@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from door_kit import Came, Door, in_loop, tls_of
+from door_kit import Came, Door, in_loop
 from tls_kit import Authority
 
 LIMIT_S = 600.0
@@ -40,7 +40,7 @@ def test_nothing_of_weight_is_found(tmp_path: Path, protocols: list[str]) -> Non
     authority, report = Authority(tmp_path), tmp_path / "report.json"
 
     async def run() -> None:
-        door = Door(tls=tls_of(authority, protocols=protocols))
+        door = Door(tls=authority.door(protocols=protocols))
         await door.open(lambda: Curt(door))
         await tried(door, authority.ca, report)
         await door.close()

@@ -1,6 +1,7 @@
 """Dispatch to the consumers of one connection, under all that limits it (docs/pulsar/dispatch.md)."""
 
 from collections.abc import Callable, Sized
+from functools import partial
 from typing import Any, Final
 
 from enforcer.pulsar.delivery.consumer import Consumer
@@ -84,8 +85,8 @@ class DeliveryPart:
         }
         self._take_down: dict[int, Callable[[bytes, Any], bytes | None]] = {
             MESSAGE: self._message,
-            SUCCESS: self._success,
-            ERROR: self._error,
+            SUCCESS: partial(self._answered, self._ending, self._beginning),
+            ERROR: partial(self._answered, self._beginning, self._ending),
             CLOSE_CONSUMER: self._closed,
             ACTIVE_CONSUMER_CHANGE: self._active,
             REACHED_END_OF_TOPIC: self._in_order,
@@ -255,26 +256,17 @@ class DeliveryPart:
             self._context.metrics.unreadable_messages.inc()
         return consumer.take(frame, came)
 
-    def _success(self, frame: bytes, body: Any) -> bytes | None:
-        if self._is_ours(body):
+    def _answered(
+        self, over: dict[int, Consumer], others: dict[int, Consumer], frame: bytes, body: Any
+    ) -> bytes | None:
+        """A request is carried out or refused: the consumer is over that it was to end, or to begin."""
+        if body.request_id in self._ours:
+            self._ours.discard(body.request_id)
             return None
-        self._beginning.pop(body.request_id, None)
-        if (consumer := self._ending.pop(body.request_id, None)) is not None:
+        others.pop(body.request_id, None)
+        if (consumer := over.pop(body.request_id, None)) is not None:
             self._end(consumer)
         return frame
-
-    def _error(self, frame: bytes, body: Any) -> bytes | None:
-        if self._is_ours(body):
-            return None
-        self._ending.pop(body.request_id, None)
-        if (consumer := self._beginning.pop(body.request_id, None)) is not None:
-            self._end(consumer)
-        return frame
-
-    def _is_ours(self, body: Any) -> bool:
-        ours = body.request_id in self._ours
-        self._ours.discard(body.request_id)
-        return ours
 
     def _end(self, consumer: Consumer) -> None:
         """The broker has answered a request of the client's with this one's number, so there is no consumer.

@@ -44,12 +44,10 @@ class Closer:
 
     Args:
         blocks: see there.
-        closes_max: see CLOSES_MAX.
     """
 
-    def __init__(self, blocks: Blocks, closes_max: int = CLOSES_MAX) -> None:
+    def __init__(self, blocks: Blocks) -> None:
         self.blocks = blocks
-        self._closes_max = closes_max
         self._look_ms = -inf
         self._left = 0
 
@@ -66,7 +64,7 @@ class Closer:
     def may_close(self, now_ms: float) -> bool:
         """Whether one more may be closed in the look of this time."""
         if now_ms != self._look_ms:
-            self._look_ms, self._left = now_ms, self._closes_max
+            self._look_ms, self._left = now_ms, CLOSES_MAX
         self._left -= 1
         return self._left >= 0
 

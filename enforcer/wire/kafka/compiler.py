@@ -21,7 +21,7 @@ import re
 import struct
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import partial
 from types import MappingProxyType
 from typing import Any, Final, NamedTuple
@@ -293,17 +293,14 @@ class Source:
             self._add("offset += count")
 
     def _one(self, part: Field, want: Choice | None, variable: str) -> None:
-        wants = () if want is None else want.inner
-        if not part.nullable:
-            value = self.struct(part.fields, wants)
+        there: AbstractContextManager[None] = nullcontext()
+        if part.nullable:
+            self._add(f"(count,) = {self._unpacker('b')}(data, offset)", "offset += 1")
             if variable:
-                self._add(f"{variable} = {self._made(part, want, value)}")
-            return
-        self._add(f"(count,) = {self._unpacker('b')}(data, offset)", "offset += 1")
-        if variable:
-            self._add(f"{variable} = None")
-        with self._block("if count >= 0:"):
-            value = self.struct(part.fields, wants)
+                self._add(f"{variable} = None")
+            there = self._block("if count >= 0:")
+        with there:
+            value = self.struct(part.fields, () if want is None else want.inner)
             if variable:
                 self._add(f"{variable} = {self._made(part, want, value)}")
 

@@ -6,7 +6,7 @@ See docs/protocol_notes.md 3.1.
 """
 
 import struct
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from math import inf
 from typing import Final, NamedTuple
 
@@ -95,17 +95,8 @@ class FetchSummary(NamedTuple):
 
 ACKS: Final = asked(PRODUCE, "at:Acks Acks")
 """Where the acks field of a Produce request stands, and what it says; raises BadFrame."""
-
-
-def produce_acks(frame: Frame, header: RequestHeader) -> int:
-    """The acks field of a Produce request. With 0 the broker sends no response at all.
-
-    Raises:
-        BadFrame: the frame ends before the field.
-    """
-    acks: int = ACKS(frame, header)[1]
-    return acks
-
+produce_acks: Final[Callable[[Frame, RequestHeader], int]] = asked(PRODUCE, "Acks")
+"""What it says alone; with 0 the broker sends no response at all; raises BadFrame."""
 
 _PRODUCED: Final = asked(
     PRODUCE, "TopicData(Name|TopicId PartitionData(Index of:Records end:Records))",

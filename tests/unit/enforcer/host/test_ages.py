@@ -2,12 +2,11 @@
 
 import asyncio
 from collections.abc import Callable
-from pathlib import Path
 
 import pytest
 import uvloop
 from connection_kit import Rig, framed, opaque
-from door_kit import LIMIT_S, Door, tls_of
+from door_kit import LIMIT_S, Door
 from pulsar_rig import MESSAGE, PulsarRig, connect, connected
 from tls_kit import Authority
 
@@ -54,9 +53,10 @@ def of_pulsar() -> Said:
 
 @pytest.mark.parametrize("secure", [False, True], ids=["plain", "tls"])
 @pytest.mark.parametrize("made", [of_kafka, of_pulsar])
-async def test_what_was_begun_arrives_whole(tmp_path: Path, made: Callable[[], Said], secure: bool) -> None:
+async def test_what_was_begun_arrives_whole(
+    authority: Authority, made: Callable[[], Said], secure: bool
+) -> None:
     """However late its client reads it; then the connection ends."""
-    authority = Authority(tmp_path)
 
     async def aging(connection: KafkaConnection | PulsarConnection) -> None:
         while True:
@@ -64,7 +64,7 @@ async def test_what_was_begun_arrives_whole(tmp_path: Path, made: Callable[[], S
             connection.check(LATER_MS)
             await asyncio.sleep(0.01)
 
-    door, (connection, said, answer) = Door(tls=tls_of(authority) if secure else None), made()
+    door, (connection, said, answer) = Door(tls=authority.door() if secure else None), made()
     await door.open(lambda: connection)
     reader, writer = await door.connect(context=authority.context() if secure else None)
     writer.write(said)

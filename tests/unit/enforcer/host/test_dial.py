@@ -4,7 +4,6 @@ import asyncio
 import socket
 import ssl
 from collections.abc import Callable
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -12,7 +11,7 @@ import pytest
 import uvloop
 from connection_kit import FakeTransport, Rig
 from context_kit import SERVER_NAME
-from door_kit import Door, tls_of
+from door_kit import Door
 from pulsar_rig import PulsarRig
 from tls_kit import Authority
 
@@ -112,11 +111,10 @@ async def test_what_is_given_up_is_not_closed_first() -> None:
 @pytest.mark.parametrize("secure", [False, True])
 @pytest.mark.parametrize("client", [("192.0.2.7", 4_321), ("2001:db8::7", 65_535), None])
 async def test_a_broker_hears_of_the_client_before_all_else(
-    tmp_path: Path, client: Address | None, secure: bool
+    authority: Authority, client: Address | None, secure: bool
 ) -> None:
     """Also before TLS; of a client that is gone it hears nothing, and the address of the socket stands."""
-    authority = Authority(tmp_path)
-    async with Door(proxy_protocol="required", tls=tls_of(authority) if secure else None) as door:
+    async with Door(proxy_protocol="required", tls=authority.door() if secure else None) as door:
         context = ssl.create_default_context(cafile=authority.ca) if secure else None
         await dial(asyncio.Protocol, door.address, context, header_of(client, ("127.0.0.1", 9_092)))
         came = await door.next()

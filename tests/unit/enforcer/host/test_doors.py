@@ -3,11 +3,10 @@
 import asyncio
 import socket
 import ssl
-from pathlib import Path
 
 import pytest
 import uvloop
-from door_kit import LIMIT_S, Door, tls_of
+from door_kit import LIMIT_S, Door
 from endings_kit import arrived
 from tls_kit import LOOPBACK, Authority
 
@@ -19,7 +18,7 @@ LOOP = uvloop.new_event_loop
 
 @pytest.mark.parametrize("farewell", ["close", "close_notify"])
 @pytest.mark.parametrize("size", (1, 51_200))
-async def test_what_was_sent_before_an_end_is_read(tmp_path: Path, size: int, farewell: str) -> None:
+async def test_what_was_sent_before_an_end_is_read(authority: Authority, size: int, farewell: str) -> None:
     """Also by who reads only later: a held client that leaves has sent what it has sent."""
     sent = (bytes(range(256)) * 200)[:size]
 
@@ -34,8 +33,7 @@ async def test_what_was_sent_before_an_end_is_read(tmp_path: Path, size: int, fa
                 client.unwrap()
         client.close()
 
-    authority = Authority(tmp_path)
-    async with Door(paused=True, tls=tls_of(authority)) as door:
+    async with Door(paused=True, tls=authority.door()) as door:
         await asyncio.to_thread(send, door.address, authority.context())
         came = await door.next()
         assert is_secure(came.transport)
@@ -47,10 +45,9 @@ async def test_what_was_sent_before_an_end_is_read(tmp_path: Path, size: int, fa
         assert len(came.data) == size and hash(came.data) == hash(sent)
 
 
-async def test_mute_clients_of_one_address_make_room(tmp_path: Path) -> None:
+async def test_mute_clients_of_one_address_make_room(authority: Authority) -> None:
     """With all places taken by handshakes that do not go on, the oldest of the greediest ends, counted."""
-    authority = Authority(tmp_path)
-    async with Door(room=5, tls=tls_of(authority)) as door:
+    async with Door(room=5, tls=authority.door()) as door:
         mute = [socket.create_connection(door.address, timeout=LIMIT_S) for _ in range(20)]
         _, writer = await asyncio.wait_for(
             asyncio.open_connection(*door.address, ssl=authority.context(), server_hostname=LOOPBACK), LIMIT_S
@@ -63,10 +60,10 @@ async def test_mute_clients_of_one_address_make_room(tmp_path: Path) -> None:
         client.close()
 
 
-async def test_what_was_sent_is_read_by_who_stops_and_goes_at_once(tmp_path: Path) -> None:
+async def test_what_was_sent_is_read_by_who_stops_and_goes_at_once(authority: Authority) -> None:
     """An earlier step of going on must not open the socket for a later one: the end is found first then."""
-    authority, loop = Authority(tmp_path), asyncio.get_running_loop()
-    async with Door(tls=tls_of(authority)) as door:
+    loop = asyncio.get_running_loop()
+    async with Door(tls=authority.door()) as door:
         context = authority.context()
         # Else tickets wait unread, and closing is a reset.
         context.maximum_version = ssl.TLSVersion.TLSv1_2
@@ -86,10 +83,9 @@ async def test_what_was_sent_is_read_by_who_stops_and_goes_at_once(tmp_path: Pat
         assert len(came.data) == 1_000
 
 
-async def test_reading_on_just_when_the_connection_is_lost(tmp_path: Path) -> None:
+async def test_reading_on_just_when_the_connection_is_lost(authority: Authority) -> None:
     """TLS has lost its socket a turn before its owner hears of it."""
-    authority = Authority(tmp_path)
-    door, said = Door(paused=True, tls=tls_of(authority)), list[object]()
+    door, said = Door(paused=True, tls=authority.door()), list[object]()
     asyncio.get_running_loop().set_exception_handler(lambda _loop, context: said.append(context))
     await door.open()
     reader, writer = await asyncio.open_connection(

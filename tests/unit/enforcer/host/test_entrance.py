@@ -6,12 +6,11 @@ import gc
 import socket
 import ssl
 import sys
-from pathlib import Path
 from typing import Any
 
 import pytest
 import uvloop
-from door_kit import LIMIT_S, Came, Door, in_loop, only_new_garbage, tls_of
+from door_kit import LIMIT_S, Came, Door, in_loop, only_new_garbage
 from each_kit import each
 from proxy_header_kit import CLIENTS, HEADERS, binary, text
 from pydantic import ValidationError
@@ -62,10 +61,10 @@ async def test_the_address_of_a_header_is_the_clients(kind: str, family: str, se
 
 @pytest.mark.parametrize("setting", ["required", "disabled"])
 @pytest.mark.parametrize("kind", list(HEADERS))
-async def test_a_header_comes_before_the_handshake(kind: str, setting: str, tmp_path: Path) -> None:
+async def test_a_header_comes_before_the_handshake(kind: str, setting: str, authority: Authority) -> None:
     """The same with TLS, in one packet with its hello."""
-    authority, required = Authority(tmp_path), setting == "required"
-    async with Door(tls=tls_of(authority), proxy_protocol=setting) as door:
+    required = setting == "required"
+    async with Door(tls=authority.door(), proxy_protocol=setting) as door:
         said = HEADERS[kind](*CLIENTS["tcp4"])
         good = required == bool(said)
         try:
@@ -169,10 +168,9 @@ async def test_connections_of_one_address_are_bounded(announced: bool) -> None:
             writer.close()
 
 
-async def test_a_failed_handshake_gives_its_place_back(tmp_path: Path) -> None:
+async def test_a_failed_handshake_gives_its_place_back(authority: Authority) -> None:
     """Ten clients that do not go on keep nobody out for longer than they are there."""
-    authority = Authority(tmp_path)
-    async with Door(connections_per_address=1, tls=tls_of(authority)) as door:
+    async with Door(connections_per_address=1, tls=authority.door()) as door:
         for _ in range(10):
             reader, writer = await door.connect(b"no hello at all")
             await is_out(reader)
@@ -183,10 +181,9 @@ async def test_a_failed_handshake_gives_its_place_back(tmp_path: Path) -> None:
         writer.transport.abort()
 
 
-async def test_no_time_for_the_end_of_tls_keeps_nobody_out(tmp_path: Path) -> None:
+async def test_no_time_for_the_end_of_tls_keeps_nobody_out(authority: Authority) -> None:
     """`stop_timeout_ms: 0` is a good setting."""
-    authority = Authority(tmp_path)
-    async with Door(goodbye_s=0.0, tls=tls_of(authority)) as door:
+    async with Door(goodbye_s=0.0, tls=authority.door()) as door:
         _, writer = await door.connect(b"", context=authority.context())
         await door.next()
         writer.transport.abort()
@@ -214,10 +211,10 @@ async def test_a_connection_that_cannot_be_made_takes_no_place() -> None:
     await door.close()
 
 
-async def test_who_is_in_makes_no_room(tmp_path: Path) -> None:
+async def test_who_is_in_makes_no_room(authority: Authority) -> None:
     """Though the task that let it in is not over yet."""
-    authority, chosen = Authority(tmp_path), list[bool]()
-    door = Door(tls=tls_of(authority))
+    chosen = list[bool]()
+    door = Door(tls=authority.door())
 
     class Late(Came):
         def connection_made(self, transport: asyncio.BaseTransport) -> None:

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 import pytest
 import uvloop
-from door_kit import LIMIT_S, Came, Door, tls_of
+from door_kit import LIMIT_S, Came, Door
 from tls_kit import DOMAIN, LOOPBACK, Authority, Pair
 
 from enforcer.core.security.tls import UpstreamTlsSettings, client_context
@@ -44,9 +44,9 @@ class Authorities(NamedTuple):
 
 
 @pytest.fixture(scope="module")
-def authorities(tmp_path_factory: pytest.TempPathFactory) -> Authorities:
+def authorities(authority: Authority, tmp_path_factory: pytest.TempPathFactory) -> Authorities:
     """Made once."""
-    return Authorities(*(Authority(tmp_path_factory.mktemp(name)) for name in ("own", "other")))
+    return Authorities(authority, Authority(tmp_path_factory.mktemp("other")))
 
 
 def limited(context: ssl.SSLContext, version: ssl.TLSVersion | None, ciphers: str) -> ssl.SSLContext:
@@ -103,7 +103,7 @@ async def test_whoever_closes_when_its_client_ends_says_goodbye_once(
             self.transport.close()
 
     monkeypatch.setattr(Secured, "_bound_end", noted)
-    door = Door(tls=tls_of(authorities.own))
+    door = Door(tls=authorities.own.door())
     await door.open(lambda: Closing(door))
     context = ssl.create_default_context(cafile=authorities.own.ca)
     client = await asyncio.to_thread(shake, door.address, context, LOOPBACK)
@@ -143,7 +143,7 @@ async def test_good_handshakes(
     """Who comes in is known by a certificate that was asked for, and by nothing else."""
     context = limited(authorities.own.context(authorities.pair(shown)), version, ciphers)
     context.check_hostname = name is not None
-    async with Door(tls=tls_of(authorities.own, **AS_USERS, **server)) as door:
+    async with Door(tls=authorities.own.door(**AS_USERS, **server)) as door:
         came, spoken, cipher = await comes_in(door, context, name)
         assert seen in spoken or seen in cipher or seen == came.visitor.user
         assert came.visitor.user == (seen if seen == "alice" else "ANONYMOUS")
@@ -179,7 +179,7 @@ async def test_bad_handshakes(
     """Nobody comes in, so nobody's quota is touched; it is counted by its reason, the next is served."""
     whom = authorities.other if shown == "distrusts" else authorities.own
     context = limited(whom.context(authorities.pair("" if shown == "distrusts" else shown)), version, ciphers)
-    tls = tls_of(authorities.own, **server)
+    tls = authorities.own.door(**server)
     async with Door(knows=lambda asked: asked.endswith(DOMAIN), tls=tls) as door:
         await asyncio.to_thread(is_refused, door.address, context, name)
         await door.fails(reason)
@@ -215,7 +215,7 @@ async def test_what_is_no_handshake(
     """Plain text, half a hello, a hello and nothing more, too long a record, a name that is no ASCII."""
     if reason == "timeout":
         monkeypatch.setattr(entrance, "HANDSHAKE_S", 0.3)
-    async with Door(tls=tls_of(authorities.own)) as door:
+    async with Door(tls=authorities.own.door()) as door:
         reader, writer = await door.connect(said)
         if ends:
             writer.write_eof()
@@ -241,7 +241,7 @@ async def test_a_flood_of_hellos(authorities: Authorities, count: int) -> None:
             with contextlib.suppress(OSError):
                 await writer.wait_closed()
 
-    async with Door(room=1_000, tls=tls_of(authorities.own)) as door:
+    async with Door(room=1_000, tls=authorities.own.door()) as door:
         await comes_in(door, authorities.own.context())
         before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
         places = asyncio.Semaphore(200)

@@ -2,12 +2,14 @@
 
 import contextlib
 import socket
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import partial
 from random import Random
-from typing import Any, cast
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
+from connection_kit import FakeTransport
 
 from enforcer.host.moving import MOVED_MAX_BYTES, Mover
 
@@ -111,64 +113,39 @@ def test_an_impossible_descriptor_moves_nothing(ends: Ends) -> None:
     assert ends.mover.move(number, ends.target.fileno(), 10) == (0, b"")
 
 
-class Transport:
-    """A client's side of the loop."""
-
-    def __init__(self, end: socket.socket | None) -> None:
-        self.end = end
-        self.closing, self.waiting = False, 0
-        self.written = b""
-
-    def is_closing(self) -> bool:
-        """Whether it ends."""
-        return self.closing
-
-    def get_write_buffer_size(self) -> int:
-        """What waits."""
-        return self.waiting
-
-    def get_extra_info(self, name: str) -> Any:
-        """Its socket."""
-        return self.end if name == "socket" else None
-
-    def write(self, data: bytes) -> None:
-        """As a loop would, in its time."""
-        self.written += data
-
-
-class Source:
-    """The broker connection."""
-
-    def __init__(self, descriptor: int) -> None:
-        self.descriptor, self.secure = descriptor, False
+def relay(ends: Ends) -> tuple[Any, Any, Callable[[int], int]]:
+    """A broker connection, its client's side of the loop, and what moves between them."""
+    source: Any = SimpleNamespace(descriptor=ends.source.fileno(), secure=False)
+    client: Any = FakeTransport()
+    client.socket = ends.target
+    return source, client, partial(ends.mover.relay, source, client)
 
 
 def test_only_a_client_that_nothing_waits_for(ends: Ends) -> None:
     """Bytes must not overtake those that wait to be written, nor go to who is being closed or is not read."""
-    client, source = Transport(ends.target), Source(ends.source.fileno())
-    moving = partial(ends.mover.relay, cast(Any, source), cast(Any, client))
+    source, client, moving = relay(ends)
     ends.broker.send(b"abc")
-    client.waiting = 1
+    waiting = 1
+    client.get_write_buffer_size = lambda: waiting
     assert moving(3) == 0
-    client.waiting, client.closing = 0, True
+    waiting, client.closed = 0, True
     assert moving(3) == 0
-    client.closing, source.descriptor = False, -1
+    client.closed, source.descriptor = False, -1
     assert moving(3) == 0
-    source.descriptor, client.end = ends.source.fileno(), None
+    source.descriptor, client.socket = ends.source.fileno(), None
     assert moving(3) == 0
-    client.end = ends.target
-    assert moving(3) == 3 and ends.read() == b"abc" and client.written == b""
+    client.socket = ends.target
+    assert moving(3) == 3 and ends.read() == b"abc" and client.data == b""
 
 
 def test_one_connection_does_not_keep_the_others_waiting(ends: Ends) -> None:
     """There is a bound to what moves in one go, and what the client cannot take is written by the loop."""
     for end in (ends.broker, ends.target):
         end.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 64 << 10)
-    client = Transport(ends.target)
-    moving = partial(ends.mover.relay, cast(Any, Source(ends.source.fileno())), cast(Any, client))
+    _, client, moving = relay(ends)
     moved = 0
-    while not client.written:
+    while not client.data:
         ends.broker.send(bytes(50_000))
         moved += (now := moving(PLENTY))
         assert now <= MOVED_MAX_BYTES
-    assert len(ends.read()) + len(client.written) == moved
+    assert len(ends.read()) + len(client.data) == moved

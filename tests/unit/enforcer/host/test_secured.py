@@ -8,12 +8,11 @@ import socket
 import ssl
 import tracemalloc
 from collections.abc import AsyncIterator, Callable
-from pathlib import Path
 from typing import cast
 
 import pytest
 import uvloop
-from door_kit import LIMIT_S, Door, in_loop, only_new_garbage, tls_of
+from door_kit import LIMIT_S, Door, in_loop, only_new_garbage
 from endings_kit import arrived
 from tls_kit import LOOPBACK, Authority
 
@@ -71,10 +70,9 @@ class Side(asyncio.Protocol):
 
 
 @contextlib.asynccontextmanager
-async def between(folder: Path) -> AsyncIterator[tuple[Side, Side]]:
+async def between(authority: Authority) -> AsyncIterator[tuple[Side, Side]]:
     """A connection by TLS: the broker's side of it, through the entrance, and ours, dialled."""
-    authority = Authority(folder)
-    door, there, here = Door(tls=tls_of(authority)), Side(), Side()
+    door, there, here = Door(tls=authority.door()), Side(), Side()
     await door.open(lambda: there)
     await dial(lambda: here, door.address, ssl.create_default_context(cafile=authority.ca))
     await asyncio.wait_for(there.made.wait(), LIMIT_S)
@@ -87,11 +85,11 @@ async def between(folder: Path) -> AsyncIterator[tuple[Side, Side]]:
 
 
 @pytest.mark.parametrize("part", [len(LARGE), 50_000])
-async def test_what_waits_is_seen_and_arrives(tmp_path: Path, part: int) -> None:
+async def test_what_waits_is_seen_and_arrives(authority: Authority, part: int) -> None:
     """All but little, in whatever parts it is written to whoever does not read; marks are told; then it comes
     as it was, and TLS keeps little of it.
     """
-    async with between(tmp_path) as (there, here):
+    async with between(authority) as (there, here):
         here.transport.pause_reading()
         for begin in range(0, len(LARGE), part):
             there.transport.write(LARGE[begin : begin + part])
@@ -108,9 +106,9 @@ async def test_what_waits_is_seen_and_arrives(tmp_path: Path, part: int) -> None
         assert 90 * KIB < kept_by(there.transport) < 128 * KIB
 
 
-async def test_a_small_read_takes_little(tmp_path: Path) -> None:
+async def test_a_small_read_takes_little(authority: Authority) -> None:
     """Not a quarter of a MiB for each record; what is read next leaves it as it was."""
-    async with between(tmp_path) as (there, here):
+    async with between(authority) as (there, here):
         here.transport.write(b"warm")
         await there.got(4)
         tracemalloc.start()
@@ -123,7 +121,7 @@ async def test_a_small_read_takes_little(tmp_path: Path) -> None:
         assert there.data == b"warmsmall" and here.data == b"other"
 
 
-async def test_who_reads_nothing_at_first_can_write(tmp_path: Path) -> None:
+async def test_who_reads_nothing_at_first_can_write(authority: Authority) -> None:
     """The end of TLS' own handshake, which still waits then, must not count as what the other side leaves."""
 
     class Deaf(Side):
@@ -132,8 +130,7 @@ async def test_who_reads_nothing_at_first_can_write(tmp_path: Path) -> None:
             self.transport.pause_reading()
             self.transport.write(b"hello")
 
-    authority = Authority(tmp_path)
-    door, there, here = Door(tls=tls_of(authority)), Side(), Deaf()
+    door, there, here = Door(tls=authority.door()), Side(), Deaf()
     await door.open(lambda: there)
     await dial(lambda: here, door.address, ssl.create_default_context(cafile=authority.ca))
     await there.got(5)
@@ -143,9 +140,9 @@ async def test_who_reads_nothing_at_first_can_write(tmp_path: Path) -> None:
     await door.close()
 
 
-async def test_what_waits_at_the_end_arrives(tmp_path: Path) -> None:
+async def test_what_waits_at_the_end_arrives(authority: Authority) -> None:
     """A connection that is closed has its time for it; nothing is told any more."""
-    async with between(tmp_path) as (there, here):
+    async with between(authority) as (there, here):
         there.transport.write(LARGE)
         there.transport.close()
         await here.got(len(LARGE))
@@ -154,11 +151,11 @@ async def test_what_waits_at_the_end_arrives(tmp_path: Path) -> None:
 
 
 async def test_what_waits_when_the_client_ends_its_side_arrives(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
+    authority: Authority, caplog: pytest.LogCaptureFixture
 ) -> None:
     """It may still read after its close_notify; what it does not get is no flood of the log either."""
-    authority, loop = Authority(tmp_path), asyncio.get_running_loop()
-    door, there = Door(tls=tls_of(authority)), Side()
+    loop = asyncio.get_running_loop()
+    door, there = Door(tls=authority.door()), Side()
     await door.open(lambda: there)
     got, sent = ssl.MemoryBIO(), ssl.MemoryBIO()
     tls = ssl.create_default_context(cafile=authority.ca).wrap_bio(got, sent, server_hostname=LOOPBACK)
@@ -194,9 +191,9 @@ async def test_what_waits_when_the_client_ends_its_side_arrives(
     assert not caplog.messages
 
 
-async def test_what_tls_keeps_of_what_was_read_is_counted(tmp_path: Path) -> None:
+async def test_what_tls_keeps_of_what_was_read_is_counted(authority: Authority) -> None:
     """Its buffers stay as large as the largest step; what nobody wants to hear it does not read."""
-    async with between(tmp_path) as (there, here):
+    async with between(authority) as (there, here):
         there.transport.pause_reading()
         here.transport.write(LARGE[:HIGH])
         await asyncio.sleep(0.2)
@@ -206,16 +203,16 @@ async def test_what_tls_keeps_of_what_was_read_is_counted(tmp_path: Path) -> Non
         assert 90 * KIB < kept_by(there.transport) < 128 * KIB
 
 
-async def test_an_idle_connection_keeps_what_is_counted(tmp_path: Path) -> None:
+async def test_an_idle_connection_keeps_what_is_counted(authority: Authority) -> None:
     """Nothing stays of a handshake that is not needed: for tickets OpenSSL would keep 16 KiB more."""
     libc = ctypes.CDLL(None)
     fields = [(name, ctypes.c_size_t) for name in (*"abcdefg", "in_use", *"ij")]  # of glibc's mallinfo2(3)
     libc.mallinfo2.restype = type("Mallinfo", (ctypes.Structure,), {"_fields_": fields})
-    authority, count = Authority(tmp_path), 100
+    count = 100
     # Made before, since they are not counted.
     spare, sides = [Side() for _ in range(2 * count + 10)], list[Side]()
     context = ssl.create_default_context(cafile=authority.ca)
-    door = Door(room=2 * count, tls=tls_of(authority))
+    door = Door(room=2 * count, tls=authority.door())
 
     def side() -> Side:
         sides.append(spare.pop())
@@ -262,10 +259,12 @@ async def shaken_by_hand(
 
 
 @pytest.mark.parametrize("size", [5, 51_200])
-async def test_what_comes_with_the_handshake_waits_for_who_does_not_read(tmp_path: Path, size: int) -> None:
+async def test_what_comes_with_the_handshake_waits_for_who_does_not_read(
+    authority: Authority, size: int
+) -> None:
     """It is told once it is wanted, though the client has ended meanwhile."""
-    authority, sent = Authority(tmp_path), LARGE[:size]
-    async with Door(paused=True, tls=tls_of(authority)) as door:
+    sent = LARGE[:size]
+    async with Door(paused=True, tls=authority.door()) as door:
         client, _ = await shaken_by_hand(door, authority, sent)
         arrived(client)
         client.close()
@@ -277,7 +276,7 @@ async def test_what_comes_with_the_handshake_waits_for_who_does_not_read(tmp_pat
         assert came.data == sent
 
 
-async def test_what_stands_before_nonsense_is_told(tmp_path: Path) -> None:
+async def test_what_stands_before_nonsense_is_told(authority: Authority) -> None:
     """And the connection ends for it, with what TLS says of it."""
 
     class Told(Side):
@@ -285,8 +284,8 @@ async def test_what_stands_before_nonsense_is_told(tmp_path: Path) -> None:
             super().connection_lost(exc)
             self.why = exc
 
-    authority, there = Authority(tmp_path), Told()
-    door = Door(tls=tls_of(authority))
+    there = Told()
+    door = Door(tls=authority.door())
     await door.open(lambda: there)
     client, tls = await shaken_by_hand(door, authority, b"good")
     with client:
@@ -298,14 +297,14 @@ async def test_what_stands_before_nonsense_is_told(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("said", "reason"), [(b"GET / HTTP/1.1\r\n\r\n", "no_tls"), (b"", "closed")])
-def test_of_a_failed_handshake_nothing_stays(tmp_path: Path, said: bytes, reason: str) -> None:
+def test_of_a_failed_handshake_nothing_stays(authority: Authority, said: bytes, reason: str) -> None:
     """Not even until all garbage is looked at: a flood of them would fill the memory first."""
 
     def count() -> int:
         return sum(issubclass(type(found), Secured) for found in gc.get_objects())
 
     async def run() -> None:
-        door = Door(tls=tls_of(Authority(tmp_path)))
+        door = Door(tls=authority.door())
         await door.open()
         gc.disable()
         try:
@@ -324,10 +323,9 @@ def test_of_a_failed_handshake_nothing_stays(tmp_path: Path, said: bytes, reason
 
 
 @pytest.mark.parametrize("size", [1, len(LARGE)])
-async def test_who_does_not_end_is_ended(tmp_path: Path, size: int) -> None:
+async def test_who_does_not_end_is_ended(authority: Authority, size: int) -> None:
     """A client that neither reads nor closes has its time, and no more."""
-    authority = Authority(tmp_path)
-    async with Door(goodbye_s=0.2, tls=tls_of(authority)) as door:
+    async with Door(goodbye_s=0.2, tls=authority.door()) as door:
         client, _ = await shaken_by_hand(door, authority, b"x")
         with client:
             came = await door.next()

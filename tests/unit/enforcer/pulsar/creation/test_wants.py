@@ -3,6 +3,7 @@
 from typing import Any
 
 import pytest
+from each_kit import each
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -23,28 +24,21 @@ def test_producers_create() -> None:
     assert (want.name, want.request_id, want.owner) == ("persistent://a/b/t", 3, (frames.CLOSE_PRODUCER, 4))
 
 
-@pytest.mark.parametrize(("fields", "creates"), [({}, True), ({"force_topic_creation": True}, True),
-                                                 ({"force_topic_creation": False}, False)])  # fmt: skip
-def test_consumers_create_unless_they_say_otherwise(fields: dict[str, Any], creates: bool) -> None:
+@each("said", [{}, {"force_topic_creation": True}, {"force_topic_creation": False}])
+def test_consumers_create_unless_they_say_otherwise(said: dict[str, bool]) -> None:
     """Old clients say nothing."""
-    want = want_of(frames.SUBSCRIBE, topic="t", consumer_id=5, **fields)
-    assert (want is not None) is creates
+    want = want_of(frames.SUBSCRIBE, topic="t", consumer_id=5, **said)
+    assert (want is not None) is all(said.values())
     assert want is None or want.owner == (frames.CLOSE_CONSUMER, 5)
 
 
-@pytest.mark.parametrize(
-    ("fields", "creates"),
-    [({}, True), ({"metadata_auto_creation_enabled": True}, True),
-     ({"metadata_auto_creation_enabled": False}, False)],
-)  # fmt: skip
-def test_questions_for_partitions_create_unless_they_say_otherwise(
-    fields: dict[str, Any], creates: bool
-) -> None:
+@each("topic", ["t", "non-persistent://a/b/t"])
+@each("said", [{}, {"metadata_auto_creation_enabled": True}, {"metadata_auto_creation_enabled": False}])
+def test_questions_for_partitions_create_unless_they_say_otherwise(said: dict[str, bool], topic: str) -> None:
     """Of topics that are not stored as well: their number of partitions is."""
-    for topic in ("t", "non-persistent://a/b/t"):
-        want = want_of(frames.PARTITIONED_METADATA, topic=topic, **fields)
-        assert (want is not None) is creates
-        assert want is None or want.owner is None
+    want = want_of(frames.PARTITIONED_METADATA, topic=topic, **said)
+    assert (want is not None) is all(said.values())
+    assert want is None or want.owner is None
 
 
 def test_topics_that_are_not_stored_are_not_created() -> None:

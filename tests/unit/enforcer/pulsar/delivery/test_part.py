@@ -84,10 +84,7 @@ def test_permits_are_kept_until_the_broker_has_said_what_it_has() -> None:
 def test_a_broker_that_does_not_say_is_left_its_permits(monkeypatch: pytest.MonkeyPatch) -> None:
     """Then they pass as they come, and the rate holds by holding messages alone."""
     monkeypatch.setattr("enforcer.pulsar.delivery.permit_questions.PERMIT_ANSWER_MS", 1_000)
-    world = World()
-    link = ModelLink(world)
-    link.answers_stats = False
-    link.subscribe(1, queue=100)
+    world, link = reading(answers_stats=False, queue=100)
     link.publish(1, 10, ms=20)
     world.put(per_subscription(10))
     world.run(500)
@@ -254,9 +251,8 @@ def test_what_is_not_stored_has_no_rate_but_counts_for_its_group(monkeypatch: py
 @pytest.mark.parametrize("name", ["persistent://pulsar/system/x", "persistent://acme/orders/__change_events"])
 def test_pulsars_own_topics_are_left_alone(name: str) -> None:
     """A broker that waits for its own messages stands still."""
-    world = World({**per_subscription(1), "namespaces.pulsar/system": per_subscription(1)[NAMESPACE]})
-    link = ModelLink(world)
-    link.subscribe(1, topic=name)
+    policies = {**per_subscription(1), "namespaces.pulsar/system": per_subscription(1)[NAMESPACE]}
+    world, link = reading(policies, topic=name)
     link.publish(1, 50, ms=20)
     assert len(link.got[1]) == 50
     assert world.count("exempt_total", why="system") == 1

@@ -106,10 +106,7 @@ def test_an_answer_behind_what_is_held_is_waited_for(monkeypatch: pytest.MonkeyP
 def test_a_broker_that_does_not_answer_is_believed_to_count_as_we_do(monkeypatch: pytest.MonkeyPatch) -> None:
     """Its consumers are limited as before, and no question is kept."""
     monkeypatch.setattr("enforcer.pulsar.delivery.permit_questions.PERMIT_ANSWER_MS", 1_000)
-    world = World(per_subscription(RATE))
-    link = ModelLink(world)
-    link.answers_stats = False
-    link.subscribe(1, queue=QUEUE)
+    world, link = reading(per_subscription(RATE), answers_stats=False, queue=QUEUE)
     seconds_pass(link, 100)
     assert world.count("permit_questions_total", result="unknown") >= 4
     assert not link.part._asking._open and not link.part._consumers[1].loose
@@ -137,10 +134,7 @@ def test_an_answer_that_comes_after_the_limit_has_ended_is_nobodys() -> None:
 
 def test_a_consumer_that_its_broker_blocks_is_given_nothing_more() -> None:
     """With too much unacknowledged its new permits are kept aside, and not in the number that it says."""
-    world = World(per_subscription(RATE))
-    link = ModelLink(world)
-    link.blocks = True
-    link.subscribe(1, queue=QUEUE)
+    world, link = reading(per_subscription(RATE), blocks=True, queue=QUEUE)
     world.run(10)
     link.permits[1] -= 1
     seconds_pass(link, 300)

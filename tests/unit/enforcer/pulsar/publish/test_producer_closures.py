@@ -5,7 +5,6 @@ from backlog_kit import EXCEPTION, HOLD
 from publish_kit import FREE, LIMITED, TEN, FakeLink, World, joined
 from pulsar_rig import Seeing
 
-from enforcer.pulsar.publish.context import Closer
 from enforcer.pulsar.publish.producer_closures import FORGET_MS, TOLD_MS
 from enforcer.wire.pulsar import frames
 from enforcer.wire.pulsar.commands import CONNECTION
@@ -215,10 +214,10 @@ def test_a_broker_that_closes_it_too_is_heard_once() -> None:
     assert link.arrived(1) == []
 
 
-def test_producers_are_closed_on_all_connections_so_many_at_a_time() -> None:
+def test_producers_are_closed_on_all_connections_so_many_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
     """The others in the next looks."""
+    monkeypatch.setattr("enforcer.pulsar.publish.context.CLOSES_MAX", 3)
     world = World()
-    world.desk.closer = Closer(world.blocks, closes_max=3)
     links = [world.join() for _ in range(4)]
     for link in links:
         link.make(1, FREE)

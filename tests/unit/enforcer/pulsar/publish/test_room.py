@@ -78,12 +78,3 @@ def test_all_may_go_on_when_there_is_room_for_all_again() -> None:
     for _ in range(3):
         room.give(large.held, SIZE)
     assert (small.read, large.read) == (True, True)
-
-
-def test_a_connection_that_is_over_is_not_counted() -> None:
-    """Once it has given back what it held."""
-    room, one = Room(500, 1_000), Reader()
-    room.take(one.held, SIZE)
-    assert room.unread == 1
-    room.give(one.held, SIZE)
-    assert room.unread == 0
