@@ -215,23 +215,6 @@ def test_relative_times_need_no_equals_sign() -> None:
     assert args.end - args.start in range(594_000, 596_000)
 
 
-@pytest.mark.parametrize(
-    "words",
-    [["bill"], ["dump", "--out", "o"], ["replay", "--policies", "p", "--from-kafka", "h:1", "--out", "o"]],
-)
-def test_a_stretch_that_ends_before_it_begins_is_no_command(
-    words: list[str], capsys: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A bill of nothing, with status 0, is taken for a bill."""
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "p").write_text("{}")
-    with pytest.raises(SystemExit) as ended:
-        cli.main([*words, "--from", "2026-11-20", "--to", "2026-11-19"])
-    assert ended.value.code == 2
-    assert "--from is later than --to" in capsys.readouterr().err
-    assert not (tmp_path / "o").exists()
-
-
 @pytest.mark.parametrize("name", cli.COMMANDS)
 def test_every_command_has_help(name: str, capsys: Any) -> None:
     """`weir NAME --help` ends with 0 and names itself."""

@@ -227,23 +227,6 @@ def test_an_event_that_the_job_buries_explains_nothing(
         assert main(["explain", "--id", "p1-8", *files]) == 1 and "cannot be read" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize(
-    "words",
-    [
-        ["--id", "a", "--subject", "b"],
-        [],
-        ["--id", "a", "--events", "f"],
-        ["--id", "a", "--events", "f", "--decisions", "f", "--kafka", "a:1"],
-        ["--id", "a", "--at", "now"],
-    ],
-)
-def test_bad_usage(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
-    """2, with what belongs together."""
-    with pytest.raises(SystemExit) as ended:
-        main(["explain", *words])
-    assert ended.value.code == 2 and capsys.readouterr().err
-
-
 def test_a_wait_of_ages_is_told() -> None:
     """Under a rate that is to let nobody in: beyond the year 9999 nothing was explained."""
     (told,) = words._outcomes({"throttle_time_ms": 2**53, "ts": 0})

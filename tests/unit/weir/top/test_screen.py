@@ -10,7 +10,6 @@ from entity_kit import admission, backlog, decided, view
 
 from enforcer.control.entities.view import EntityView
 from streaming.contract.errors import WeirError
-from weir.cli import main
 from weir.foreground import StopSignal
 from weir.top import screen
 from weir.top.screen import RecentPast
@@ -107,11 +106,3 @@ def test_it_is_shown_again_after_a_failure(capsys: pytest.CaptureFixture[str]) -
     screen.watch(again, {"by": "used"}, 0.1, cast(StopSignal, Stop()), as_json=False)
     said = capsys.readouterr()
     assert "does not answer" in said.err and said.out.count("quotas[user=alice]") == 1
-
-
-@pytest.mark.parametrize("words", [["--by", "name"], ["--limit", "0"], ["--watch", "0"]])
-def test_bad_usage(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
-    """2, with what was expected."""
-    with pytest.raises(SystemExit) as ended:
-        main(["top", *words])
-    assert ended.value.code == 2 and capsys.readouterr().err
