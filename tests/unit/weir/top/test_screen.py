@@ -2,15 +2,14 @@
 
 import json
 import time
-from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
 from entity_kit import admission, backlog, decided, view
+from turns_kit import Turns
 
 from enforcer.control.entities.view import EntityView
 from streaming.contract.errors import WeirError
-from weir.foreground import StopSignal
 from weir.top import screen
 from weir.top.screen import RecentPast
 
@@ -90,19 +89,6 @@ def test_it_is_shown_again_after_a_failure(capsys: pytest.CaptureFixture[str]) -
     """What cannot be read once is tried again, until a signal."""
     again = past()
     cast(Any, again).failures = 1
-    rounds = iter((False, False, True))
-    stop = SimpleNamespace(wait=lambda _s: None)
-
-    class Stop:
-        """Stops after two rounds."""
-
-        wait = staticmethod(stop.wait)
-        unless = staticmethod(StopSignal().unless)
-
-        @property
-        def asked(self) -> bool:
-            return next(rounds)
-
-    screen.watch(again, {"by": "used"}, 0.1, cast(StopSignal, Stop()), as_json=False)
+    screen.watch(again, {"by": "used"}, 0.1, Turns(2), as_json=False)
     said = capsys.readouterr()
     assert "does not answer" in said.err and said.out.count("quotas[user=alice]") == 1
