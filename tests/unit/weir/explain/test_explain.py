@@ -6,14 +6,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from event_kit import T0 as T
+from event_kit import backlog, delivery, ledger, report, sample, subscription, tick
 from plan_kit import file_of, policies_of
 
 from streaming.replay import replay_local
 from weir.cli import main
 from weir.explain import words
 
-T = 1_795_166_700_000
-TOPIC = "persistent://acme/orders/t1"
 ENTRIES = {
     "quotas[user=alice]": {"controller_mutation_rate": 5, "controller_mutation_burst": 500},
     "quotas[user=sam]": {
@@ -43,16 +43,12 @@ EVENTS: list[dict[str, Any]] = [
     request("p1-2", T + 1_000, 80),
     request("s-1", T, 600, "sam"),
     request("s-2", T + 5, 80, "sam"),
-    {"type": "group_usage", "id": "g1", "ts": T, "broker": "b1", "period_ms": 60_000,
-     "usage": {"rg1": {"publishedMsg": 600}}},
-    {"type": "tick", "id": "tick", "ts": T + 60_000},
-    {"type": "dispatch_usage", "id": "d1", "ts": T, "broker": "b1", "topic": TOPIC, "subscription": "sub1",
-     "msgs": 25, "bytes": 100, "entries": 5, "backlog": True, "proxy": "p1"},
-    {"type": "latency", "id": "l1", "ts": T, "partition": "orders-3", "rtt_ns": 14_000_000, "inflight": 55},
-    {"type": "backlog", "id": "k1", "ts": T, "broker": "b1", "topic": TOPIC,
-     "ledgers": [{"id": 1, "entries": 10, "size": 1500, "closeTime": None}],
-     "subscriptions": [{"name": "slow", "ledger": 1, "entry": -1, "durable": True}]},
-]  # fmt: skip
+    report(0, "b1", {"rg1": {"publishedMsg": 600}}, 60_000, id="g1"),
+    tick(60_000),
+    delivery(0, 25, 100, entries=5, id="d1", proxy="p1"),
+    sample("l1", 0, 14, inflight=55),
+    backlog([ledger(1, 10, 1500)], subscription("slow", 1, -1)) | {"id": "k1"},
+]
 
 
 def log_of(folder: Path, events: Iterable[Any], *decisions: Any) -> list[str]:
