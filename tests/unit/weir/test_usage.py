@@ -98,6 +98,8 @@ BACK = "--from 2026-11-20 --to 2026-11-19"
         # Of a ready file it was said that it is none.
         ("healthy ready.json --limit inf", "'inf'; expected a number at least 0 and at most 86400"),
         ("send e.jsonl --speed 0", "usage: weir send"),
+        # Accepted, it ended in a traceback at the second event.
+        ("send e.jsonl --speed 1e-307", "usage: weir send"),
         ("send e.jsonl --speed nan", "usage: weir send"),
         ("send e.jsonl --speed 2 --at-once", "usage: weir send"),
         ("send e.jsonl --now --keep-times", "usage: weir send"),
