@@ -6,7 +6,8 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from streaming.contract.errors import ConfigError
+from streaming.contract.errors import BadEvent, ConfigError
+from streaming.contract.names import full_topic
 from streaming.contract.topics import Cluster, Topics
 from streaming.policy.settings import read_settings
 from streaming.policy.yaml.lines import read_yaml
@@ -132,6 +133,14 @@ def time_argument(text: str) -> int:
         return parse_time(text, wall_ms())
     except ValueError as error:
         raise argparse.ArgumentTypeError(str(error)) from error
+
+
+def topic_argument(text: str) -> str:
+    """The full name of a topic, which the command line may have in short."""
+    try:
+        return full_topic(text)
+    except BadEvent as error:
+        raise argparse.ArgumentTypeError(f"{text!r} {error.reason}") from error
 
 
 def stretch_of(args: argparse.Namespace) -> tuple[int, int]:

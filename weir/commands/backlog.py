@@ -2,9 +2,7 @@
 
 import argparse
 
-from streaming.contract.errors import BadEvent
-from streaming.contract.names import full_topic
-from weir.options import add, add_cluster_options, add_flag, cluster_of, number, whole
+from weir.options import add, add_cluster_options, add_flag, cluster_of, number, topic_argument, whole
 
 WATCH_S = 5.0
 _EXAMPLES = """\
@@ -31,14 +29,15 @@ def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]"
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     add_cluster_options(parser)
-    add(parser, "--topic", "only this one, in short too, and its partitions", metavar="T")
+    only = "only this one, in short too, and its partitions"
+    add(parser, "--topic", only, metavar="T", type=topic_argument)
     rows = whole(1, 2**63 - 1)
     add(parser, "--limit", "rows at most (default: 50; with --json: all)", metavar="N", type=rows)
     add_flag(parser, "--json", "print the decisions as they are, as an array")
     again = f"again every so often (default: {WATCH_S:.0f}) until Ctrl-C"
     seconds = number(0.1, 86_400)
     add(parser, "--watch", again, nargs="?", const=WATCH_S, metavar="SECONDS", type=seconds)
-    parser.set_defaults(run=run, usage_error=parser.error)
+    parser.set_defaults(run=run)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -47,13 +46,7 @@ def run(args: argparse.Namespace) -> int:
     from weir.backlog.view import View, show, watch
     from weir.foreground import StopSignal, unless_interrupted
 
-    topic = None
-    if args.topic is not None:
-        try:
-            topic = full_topic(args.topic)
-        except BadEvent as error:
-            args.usage_error(f"--topic: {args.topic!r} {error.reason}")
-    view = View(cluster_of(args), topic, args.limit, as_json=args.json)
+    view = View(cluster_of(args), args.topic, args.limit, as_json=args.json)
     with unless_interrupted(view.close, quietly=args.watch is not None):
         if args.watch is None:
             show(view)

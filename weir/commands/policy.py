@@ -12,13 +12,12 @@ import orjson
 
 from streaming.contract.errors import BadEvent
 from streaming.contract.events import ANONYMOUS, REASON_MAX
-from streaming.contract.names import full_topic
 from streaming.contract.printable import printable, printable_json
 from streaming.policy.files import check_entry, load_policies, policy_file
 from streaming.policy.policy_set import Mode, PolicySet, Section, parse_path, raised_until, refill_times
 from weir.foreground import interruptible
 from weir.logs.times import BEGINNING_MS, EXPECTED, moment, wall_ms
-from weir.options import add, add_cluster_options, add_flag, cluster_of, time_argument
+from weir.options import add, add_cluster_options, add_flag, cluster_of, time_argument, topic_argument
 from weir.policy_explain import explain_topic, explain_user
 
 if TYPE_CHECKING:
@@ -50,7 +49,8 @@ def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]"
     user = f"default {ANONYMOUS}, as without authentication"
     add(explained, "--user", user, metavar="NAME")
     add(explained, "--client-id", "default empty", metavar="NAME")
-    add(explained, "--topic", "such as persistent://acme/orders/t1", metavar="NAME")
+    topic = "such as persistent://acme/orders/t1"
+    add(explained, "--topic", topic, metavar="NAME", type=topic_argument)
     add(explained, "--subscription", "a subscription of --topic", metavar="NAME")
     explained.set_defaults(run=explain, usage_error=explained.error)
 
@@ -110,11 +110,7 @@ def explain(args: argparse.Namespace) -> int:
         user = ANONYMOUS if args.user is None else args.user
         lines = explain_user(policies, user, args.client_id or "", file)
     else:
-        try:
-            topic = full_topic(args.topic)
-        except BadEvent as error:
-            args.usage_error(f"--topic: {args.topic!r} {error.reason}")
-        lines = explain_topic(policies, topic, args.subscription, file)
+        lines = explain_topic(policies, args.topic, args.subscription, file)
     print("\n".join(map(printable, lines)))
     return 0
 

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from weir.logs.sender import Sender
 
 _say = teller("send")
+_SLOWEST = 1e-9
+"""A second of the recording takes decades; doubles hold what a day of it takes."""
 _EPILOG = """\
 Times. Policies and rounds belong to the time in which they are in force, and a running job has seen that
 time pass: so by default all times in the events are moved so that the recording begins now (--now), to the
@@ -45,7 +47,7 @@ def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]"
     parser.add_argument("files", nargs="+", metavar="FILE", help="events, one JSON object a line")
     add_cluster_options(parser)
     pace = parser.add_mutually_exclusive_group()
-    speed = number(sys.float_info.min, sys.float_info.max)
+    speed = number(_SLOWEST, sys.float_info.max)
     add(pace, "--speed", "N times as fast as recorded", type=speed, default=1.0, metavar="N")
     add_flag(pace, "--at-once", "as fast as the cluster takes them")
     times = parser.add_mutually_exclusive_group()

@@ -23,7 +23,7 @@ from weir.logs.policy_log import actor_here
 from weir.logs.times import moment
 
 _TIMES: Final = ("ts", "applied_ts", "asked_ts", "of_ts", "effective_ts")
-_OF_A_JOB: Final = ("query", "host", "pid", "since", "leaving", "brokers_ahead_ms")
+_OF_A_TICK: Final = ("id", "ts", "applied_ts")
 _OF_THE_LOG: Final = ("actor", "reason", "earlier", "repeat")
 _NS_PER_MS: Final = 1_000_000
 
@@ -138,9 +138,9 @@ class Addresser:
             return OutgoingRecord(due=due, topic=self.topics.policies, key=event.path.encode(), value=value)
         law = LAWS.by_event.get(type(event))
         if law is None:
-            # Time has passed, but no other job is there.
-            said = {name: each for name, each in orjson.loads(value).items() if name not in _OF_A_JOB}
-            value = orjson.dumps(said)
+            # Time has passed, but no other job is there, nor a proxy of the recording.
+            said = {name: each for name, each in orjson.loads(value).items() if name in _OF_A_TICK}
+            value = orjson.dumps({"type": "tick", **said})
             return OutgoingRecord(due=due, topic=self.topics.usage, key=b"", value=value)
         if law.stamp is not None:
             # What is in force now counts for what is older, too: so does the proxy's stamp.

@@ -94,8 +94,8 @@ class Scenario:
         """When work that is begun at a time is done, since the broker works slower for a while.
 
         >>> world = Scenario(slow_at=1, slow_for=1, slow_factor=10)
-        >>> [world.done_at(start * NS // 10, NS // 10) / NS for start in (0, 9.5, 10, 19.5)]
-        [0.1, 1.5, 2.0, 2.095]
+        >>> [world.done_at(start * NS // 10, NS // 10) / NS for start in (0, 9.5, 10, 19.5, 20)]
+        [0.1, 1.5, 2.0, 2.095, 2.1]
         """
         slow_ns, end_ns = self.slow_at * NS, (self.slow_at + self.slow_for) * NS
         if start_ns < slow_ns:

@@ -118,7 +118,8 @@ class Part:
         self._failures += 1
         if self._failures > self._restarts_max:
             return None
-        pause = min(BACKOFF_MAX_S, BACKOFF_S * 2.0 ** (self._failures - 1))
+        # No double holds 2 to the 1,024th.
+        pause = min(BACKOFF_MAX_S, BACKOFF_S * 2.0 ** min(self._failures - 1, 100))
         self._restart_at = self._now() + pause
         return pause
 

@@ -86,10 +86,10 @@ def check_topics(cluster: Cluster, limit_s: float = CHECK_LIMIT_S) -> None:
     seen.check()
 
 
-def cluster_id(cluster: Cluster, limit_s: float = LIMIT_S) -> str:
+def cluster_id(cluster: Cluster) -> str:
     """The cluster's own id; raises WeirError if it does not answer."""
     connect = partial(admin_of, cluster.properties)
-    return str(asked_until(time.monotonic() + limit_s, connect, partial(_listed, cluster)).cluster_id)
+    return str(asked_until(time.monotonic() + LIMIT_S, connect, partial(_listed, cluster)).cluster_id)
 
 
 def _listed(cluster: Cluster, admin: AdminClient, left_s: float) -> Any:

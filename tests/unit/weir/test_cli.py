@@ -17,6 +17,7 @@ from weir.commands.job import _overridden
 from weir.commands.proxy import _addresses
 
 IDLE = "backlog: {enabled: false}"
+RULES = "http:\n  upstream: http://pulsar:8080\n  rules:\n  - method: PUT\n    path: topics"
 
 
 @pytest.fixture
@@ -41,32 +42,36 @@ def raising(error: BaseException) -> Callable[[Any], int]:
     return run
 
 
-def test_wrong_configuration_prints_every_problem_and_ends_with_2(command: Any, capsys: Any) -> None:
-    """One line per problem on stderr, in the form FILE:LINE: path: message."""
-    problems = [
-        Problem(file="f.yaml", line=line, path="a.b", message="is wrong; right was expected")
-        for line in (3, 5)
-    ]
-    command(raising(ConfigError(problems)))
-    assert cli.main(["up"]) == 2
-    assert capsys.readouterr().err.splitlines() == [
-        "f.yaml:3: a.b: is wrong; right was expected",
-        "f.yaml:5: a.b: is wrong; right was expected",
-    ]
+def problem(line: int, path: str = "a.b", message: str = "is wrong; right was expected") -> Problem:
+    """Of a file."""
+    return Problem(file="f.yaml", line=line, path=path, message=message)
 
 
-def test_failed_work_is_one_line_and_ends_with_1(command: Any, capsys: Any) -> None:
-    """No traceback for what we raise on purpose."""
-    command(raising(WeirError("kafka is away")))
-    assert cli.main(["up"]) == 1
-    assert capsys.readouterr().err == "weir: kafka is away\n"
-
-
-def test_who_was_taken_over_ends_with_3(command: Any, capsys: Any) -> None:
-    """So that whatever starts it again can leave that to the other one."""
-    command(raising(TakenOver("another one has taken over")))
-    assert cli.main(["up"]) == 3
-    assert capsys.readouterr().err == "weir: another one has taken over\n"
+@pytest.mark.parametrize(
+    ("error", "status", "said"),
+    [
+        (
+            ConfigError([problem(3), problem(5)]), 2,
+            "f.yaml:3: a.b: is wrong; right was expected\nf.yaml:5: a.b: is wrong; right was expected\n",
+        ),
+        (WeirError("kafka is away"), 1, "weir: kafka is away\n"),
+        # Whatever starts it again can leave that to the other one.
+        (TakenOver("another one has taken over"), 3, "weir: another one has taken over\n"),
+        # No message forges a line: of others than problems all but the first are indented.
+        (
+            ConfigError([problem(1, "a\nf.yaml:2: b", "is wrong\x1b[2K")]), 2,
+            "f.yaml:1: a\\nf.yaml:2: b: is wrong\\x1b[2K\n",
+        ),
+        (WeirError("kafka ended:\nweir: done\x1b"), 1, "weir: kafka ended:\n  weir: done\\x1b\n"),
+    ],
+)  # fmt: skip
+def test_failures_are_lines_with_a_status(
+    error: Exception, status: int, said: str, command: Any, capsys: Any
+) -> None:
+    """One a problem, and no traceback for what we raise on purpose."""
+    command(raising(error))
+    assert cli.main(["up"]) == status
+    assert capsys.readouterr().err == said
 
 
 def test_a_command_without_standard_output_is_done_all_the_same(command: Any, capsys: Any) -> None:
@@ -146,17 +151,6 @@ def test_options_of_the_collector_may_stand_before_its_cluster() -> None:
     assert (args.kafka, args.settings, args.push, args.admin) == ("h:1", None, True, None)
 
 
-def test_messages_forge_no_lines(command: Any, capsys: Any) -> None:
-    """Problems are one line each, of other messages all but the first line are indented."""
-    problem = Problem(file="f.yaml", line=1, path="a\nf.yaml:2: b", message="is wrong\x1b[2K")
-    command(raising(ConfigError([problem])))
-    cli.main(["up"])
-    assert capsys.readouterr().err == "f.yaml:1: a\\nf.yaml:2: b: is wrong\\x1b[2K\n"
-    command(raising(WeirError("kafka ended:\nweir: done\x1b")))
-    cli.main(["up"])
-    assert capsys.readouterr().err == "weir: kafka ended:\n  weir: done\\x1b\n"
-
-
 def test_interrupt_is_no_traceback(
     command: Any, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -166,33 +160,6 @@ def test_interrupt_is_no_traceback(
     monkeypatch.setattr(cli, "import_module", raising(KeyboardInterrupt()))
     assert cli.main(["up"]) == 1
     assert capsys.readouterr().err == "weir: interrupted\n" * 2
-
-
-def test_bad_rules_of_an_admin_api_end_with_2(tmp_path: Path, capsys: Any) -> None:
-    """File, line, key, and what was expected, before anything is connected."""
-    file = tmp_path / "weir.yaml"
-    file.write_text("http:\n  upstream: http://pulsar:8080\n  rules:\n  - method: PUT\n    path: topics\n")
-    assert cli.main(["admin", "--settings", str(file), "--kafka", "127.0.0.1:1"]) == 2
-    told = capsys.readouterr().err
-    assert f"{file}:4: http.rules[0].operation: is missing; expected a name" in told
-    assert f"{file}:5: http.rules[0].path: is no path of a rule; expected a path" in told
-
-
-def test_an_unknown_part_under_clients_ends_with_2(tmp_path: Path, capsys: Any) -> None:
-    """A misspelt part would be another user than was meant."""
-    file = tmp_path / "weir.yaml"
-    file.write_text("kafka:\n  clients:\n    prxy: {sasl.username: weir-proxy}\n")
-    assert cli.main(["proxy", "--settings", str(file), "--kafka", "127.0.0.1:1"]) == 2
-    told = capsys.readouterr().err
-    assert f"{file}:3: kafka.clients.prxy: is not a known key; expected proxy (did you mean that?)" in told
-
-
-def test_a_bootstrap_of_the_settings_is_named_by_its_key(tmp_path: Path, capsys: Any) -> None:
-    """It was called --kafka, which nobody had given."""
-    file = tmp_path / "weir.yaml"
-    file.write_text("kafka: {bootstrap: broker1}\n")
-    assert cli.main(["proxy", "--settings", str(file)]) == 2
-    assert f"weir proxy: {file}: kafka.bootstrap: 'broker1' is not HOST:PORT" in capsys.readouterr().err
 
 
 def test_brokers_of_a_list_may_stand_apart() -> None:
@@ -213,23 +180,6 @@ def test_relative_times_need_no_equals_sign() -> None:
     words = cli.joined_times(["dump", "--from", "-10m", "--to", "-5s", "--out", "-"])
     args = cli.build_parser("dump").parse_args(words)
     assert args.end - args.start in range(594_000, 596_000)
-
-
-@pytest.mark.parametrize(
-    "words",
-    [["bill"], ["dump", "--out", "o"], ["replay", "--policies", "p", "--from-kafka", "h:1", "--out", "o"]],
-)
-def test_a_stretch_that_ends_before_it_begins_is_no_command(
-    words: list[str], capsys: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A bill of nothing, with status 0, is taken for a bill."""
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "p").write_text("{}")
-    with pytest.raises(SystemExit) as ended:
-        cli.main([*words, "--from", "2026-11-20", "--to", "2026-11-19"])
-    assert ended.value.code == 2
-    assert "--from is later than --to" in capsys.readouterr().err
-    assert not (tmp_path / "o").exists()
 
 
 @pytest.mark.parametrize("name", cli.COMMANDS)
@@ -257,29 +207,37 @@ def test_help_and_version_load_no_heavy_library() -> None:
 @pytest.mark.parametrize(
     ("command", "section", "told"),
     [
-        ("proxy", "proxy: {advertise: 'h:9092'}", "proxy.advertise: is the text 'h:9092'; expected a host"),
-        ("collect", f"{IDLE}\ncollect: {{quotas_from_kafka: false}}", "backlog.enabled: is false, and so is"),
-        ("collect pulsar --no-usage", IDLE, "backlog.enabled: is false, and --no-usage was given"),
-        ("collect pulsar", "collect_pulsar: {admin: 'h:8080'}", "collect_pulsar.admin: is no address of an"),
-        ("dump --out x", "job: {checkpoint_dir: ''}", "job.checkpoint_dir: is the text ''; expected"),
+        ("proxy", "proxy: {advertise: 'h:9'}", "1: proxy.advertise: is the text 'h:9'; expected a host"),
+        (
+            "collect", f"{IDLE}\ncollect: {{quotas_from_kafka: false}}",
+            "1: backlog.enabled: is false, and so is",
+        ),
+        ("collect pulsar --no-usage", IDLE, "1: backlog.enabled: is false, and --no-usage was given"),
+        (
+            "collect pulsar", "collect_pulsar: {admin: 'h:8080'}",
+            "1: collect_pulsar.admin: is no address of an",
+        ),
+        ("dump --out x", "job: {checkpoint_dir: ''}", "1: job.checkpoint_dir: is the text ''; expected"),
+        ("proxy --pulsar b:6650", "pulsar:\n  targets: none", "2: pulsar.targets"),
+        ("admin", RULES, "4: http.rules[0].operation: is missing; expected a name"),
+        ("admin", RULES, "5: http.rules[0].path: is no path of a rule; expected a path"),
+        # A misspelt part would be another user than was meant.
+        (
+            "proxy", "kafka:\n  clients:\n    prxy: {sasl.username: weir-proxy}",
+            "3: kafka.clients.prxy: is not a known key; expected proxy (did you mean that?)",
+        ),
+        # It was called --kafka, which nobody had given.
+        ("proxy", "kafka: {bootstrap: broker1}", " kafka.bootstrap: 'broker1' is not HOST:PORT"),
     ],
-)
+)  # fmt: skip
 def test_settings_that_no_part_can_go_by_end_with_2(
     command: str, section: str, told: str, tmp_path: Path, capsys: Any
 ) -> None:
     """With their line, before anything is asked."""
     file = tmp_path / "weir.yaml"
     file.write_text(f"{section}\n")
-    assert cli.main([*command.split(), "--kafka", "127.0.0.1:1", "--settings", str(file)]) == 2
-    assert f"weir.yaml:1: {told}" in capsys.readouterr().err
-
-
-def test_wrong_settings_of_pulsar(tmp_path: Path, capsys: Any) -> None:
-    """The section `pulsar` is read with the line of every mistake."""
-    file = tmp_path / "weir.yaml"
-    file.write_text("pulsar:\n  targets: none\n")
-    assert cli.main(["proxy", "--pulsar", "b:6650", "--settings", str(file)]) == 2
-    assert "weir.yaml:2: pulsar.targets" in capsys.readouterr().err
+    assert cli.main([*command.split(), "--settings", str(file)]) == 2
+    assert f"{file}:{told}" in capsys.readouterr().err
 
 
 def test_what_a_pulsar_is_given_as() -> None:

@@ -2,7 +2,6 @@
 
 import asyncio
 import contextlib
-import errno
 import os
 import signal
 import socket
@@ -14,6 +13,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from disk_kit import fill
 
 from streaming.contract.errors import WeirError
 from streaming.kafka_io.policy_topic import PolicyLog
@@ -103,20 +103,16 @@ def test_a_signal_in_the_middle_of_a_wait_is_heard() -> None:
 
 
 def test_a_ready_file_is_whole_or_what_it_was(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """A full disk ends who is not ready yet; who works already says so, and nothing lies about."""
-    file, said = tmp_path / "ready.json", list[str]()
-    write_ready_file(file, {"job": "away"})
-
-    def full(path: Path, text: str) -> None:
-        path.touch()
-        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-
-    monkeypatch.setattr(Path, "write_text", full)
+    """Folders are made. A full disk ends who is not ready yet; who works says so, and nothing lies about."""
+    file, said = tmp_path / "new" / "ready.json", list[str]()
+    for job in ("none", "away"):
+        write_ready_file(file, {"job": job})
+    fill(monkeypatch)
     with pytest.raises(OSError, match="No space left"):
         write_ready_file(file, {"job": "decides"})
     write_ready_file(file, {"job": "decides"}, said.append)
     assert said == [f"{file} could not be written anew: No space left on device"]
-    assert file.read_text() == '{"job": "away"}\n' and [*tmp_path.iterdir()] == [file]
+    assert file.read_text() == '{"job": "away"}\n' and [*file.parent.iterdir()] == [file]
 
 
 @pytest.mark.parametrize("ignored", [False, True])
@@ -173,11 +169,8 @@ def test_a_question_holds_up_no_ctrl_c(
     monkeypatch.setattr("streaming.kafka_io.reader.Reader.close", lambda *_: closed.append(_))
     monkeypatch.setattr("weir.doctor.examination.examine", read)
     # What a shell runs in the background is born deaf to it.
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)
-    try:
-        assert cli.main([*command.split(), "--kafka", "127.0.0.1:1"]) == status
-    finally:
-        signal.signal(signal.SIGINT, before)
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    assert cli.main([*command.split(), "--kafka", "127.0.0.1:1"]) == status
     # The question goes on: nobody may close what it reads.
     assert capsys.readouterr().err == told and not closed
 

@@ -1,13 +1,12 @@
 """A proxy in the foreground, and what it says of itself."""
 
 import asyncio
-import errno
-import os
 from pathlib import Path
 from typing import Any
 
 import orjson
 import pytest
+from disk_kit import fill
 
 from weir import proxy_process
 from weir.foreground import AWAY
@@ -36,9 +35,6 @@ def test_a_full_disk_does_not_end_one_that_serves(monkeypatch: pytest.MonkeyPatc
     file = tmp_path / "ready.json"
     monkeypatch.setattr("gc.freeze", lambda: None)
 
-    def full(path: Path, text: str) -> None:
-        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-
     async def scene() -> None:
         stop, proxy = asyncio.Event(), FakeProxy()
         monkeypatch.setattr(proxy_process, "stop_event", lambda: stop)
@@ -47,7 +43,7 @@ def test_a_full_disk_does_not_end_one_that_serves(monkeypatch: pytest.MonkeyPatc
         await proxy.serving.wait()
         await asyncio.sleep(0.1)
         assert file.exists()
-        monkeypatch.setattr(Path, "write_text", full)
+        fill(monkeypatch)
         proxy.ready.set()
         await asyncio.sleep(0.1)
         assert not running.done() and not proxy.stopped

@@ -9,6 +9,9 @@ from weir import cli
 SEVERAL = "--workers with --pulsar needs pulsar.targets"
 """Each worker would refuse clients that asked another one where their topic is."""
 T = "persistent://acme/orders/t1"
+PROPOSE, REPLAY = "propose --events e --out o", "replay --policies good.yaml --out /dev/null"
+BACK = "--from 2026-11-20 --to 2026-11-19"
+"""A bill of nothing, with status 0, is taken for a bill."""
 
 
 @pytest.mark.parametrize(
@@ -67,6 +70,25 @@ T = "persistent://acme/orders/t1"
         (f"policy explain --policies good.yaml --topic {T} --client-id x", "usage: weir policy explain"),
         ("doctor --listen 19092", "--listen: invalid HOST:PORT value: '19092'"),
         ("doctor --policies x", "usage: weir"),
+        ("top --by name", "--by: invalid choice: 'name'"),
+        ("top --limit 0", "'0'; expected a whole number at least 1"),
+        ("top --watch 0", "'0'; expected a number at least 0.1"),
+        ("explain --id a --subject b", "--subject: not allowed with argument --id"),
+        ("explain", "one of the arguments --id --subject is required"),
+        ("explain --id a --events f", "--decisions and --events belong together"),
+        ("explain --id a --events f --decisions f --kafka a:1", "files take the place of a cluster"),
+        ("explain --id a --at now", "--at belongs to --subject"),
+        (REPLAY, "one of the arguments --events --from-kafka is required"),
+        (f"{REPLAY} --events e --from-kafka 127.0.0.1:1", "not allowed with argument"),
+        (f"{REPLAY} --events e --from -1h", "--from and --to need --from-kafka HOST:PORT"),
+        (f"{REPLAY} --events e --settings s", "--settings needs --from-kafka HOST:PORT or --engine spark"),
+        (f"{REPLAY} --from-kafka h:1 {BACK}", "--from is later than --to"),
+        (f"dump --out /dev/null {BACK}", "--from is later than --to"),
+        (f"bill {BACK}", "--from is later than --to"),
+        *(
+            (f"{PROPOSE} --headroom={wrong}", "expected a number at least 1.0 and at most 1000.0")
+            for wrong in ("0.9", "x", "nan", "inf", "1001", "-1")
+        ),
         ("backlog --limit 0", "'0'; expected a whole number at least 1"),
         ("backlog --limit x", "'x'; expected a whole number at least 1"),
         ("backlog --watch nan", "'nan'; expected a number at least 0.1 and at most 86400"),
@@ -76,6 +98,8 @@ T = "persistent://acme/orders/t1"
         # Of a ready file it was said that it is none.
         ("healthy ready.json --limit inf", "'inf'; expected a number at least 0 and at most 86400"),
         ("send e.jsonl --speed 0", "usage: weir send"),
+        # Accepted, it ended in a traceback at the second event.
+        ("send e.jsonl --speed 1e-307", "usage: weir send"),
         ("send e.jsonl --speed nan", "usage: weir send"),
         ("send e.jsonl --speed 2 --at-once", "usage: weir send"),
         ("send e.jsonl --now --keep-times", "usage: weir send"),

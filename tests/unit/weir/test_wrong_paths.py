@@ -162,15 +162,14 @@ def test_a_wrong_path_is_named_in_words(
     assert not found, "\n".join(found)
 
 
-@pytest.mark.parametrize("engine", ["local"])
 def test_lines_that_are_no_events_are_dead_letters(
-    engine: str, wrong: WrongPaths, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    wrong: WrongPaths, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Whatever stands in an event file: the replay is done, and says how many."""
     (tmp_path / "policies").write_bytes(GOOD_POLICIES)
     for name, path in wrong.contents.items():
         words = ["--policies", str(tmp_path / "policies"), "--events", path, "--out", str(tmp_path / "out")]
-        status, said = run(["replay", "--engine", engine, *words], capsys)
+        status, said = run(["replay", *words], capsys)
         assert status == (1 if name in DAMAGED else 0) and "Traceback" not in said, said
 
 

@@ -8,7 +8,6 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from enforcer.core.security.tls import TlsSettings, UpstreamTlsSettings
 from weir.doctor.findings import Finding, error, ok, warning
 from weir.doctor.patient import Patient
 
@@ -20,6 +19,9 @@ _PEM: Final = re.compile(r"-----BEGIN CERTIFICATE-----.*?-----END CERTIFICATE---
 _FILE_MAX: Final = 16 * 1024 * 1024
 _SEQUENCE, _VERSION, _UTC_TIME = 0x30, 0xA0, 0x17
 _PROBE: Final = "probe"
+_OF_TLS: Final = (
+    ("tls", "client_ca", ("proxy", "pulsar", "admin")), ("upstream_tls", "ca", ("proxy", "pulsar", "http")),
+)  # fmt: skip
 _RENEW: Final = "put a new certificate there: parts read files again when they change"
 
 
@@ -111,16 +113,12 @@ def _files(patient: Patient) -> Mapping[str, tuple[str, bool]]:
         if path:
             found.setdefault(path, (name, authorities))
 
-    for section in ("proxy", "pulsar", "admin"):
-        tls: TlsSettings | None = getattr(patient, section).tls
-        if tls is not None:
-            add(tls.certificate, f"{section}.tls.certificate", False)
-            add(tls.client_ca, f"{section}.tls.client_ca", True)
-    for section in ("proxy", "pulsar", "http"):
-        upstream: UpstreamTlsSettings | None = getattr(patient, section).upstream_tls
-        if upstream is not None:
-            add(upstream.certificate, f"{section}.upstream_tls.certificate", False)
-            add(upstream.ca, f"{section}.upstream_tls.ca", True)
+    for key, ca, sections in _OF_TLS:
+        for section in sections:
+            tls = getattr(getattr(patient, section), key)
+            if tls is not None:
+                add(tls.certificate, f"{section}.{key}.certificate", False)
+                add(getattr(tls, ca), f"{section}.{key}.{ca}", True)
     clients = {f"kafka.clients.{part}": client for part, client in patient.logins.items()}
     for section, client in {"kafka.client": patient.cluster.client, **clients}.items():
         add(client.get("ssl.certificate.location", ""), f"{section} ssl.certificate.location", False)

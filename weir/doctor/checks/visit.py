@@ -7,16 +7,17 @@ import asyncio
 import socket
 import ssl
 import struct
-import threading
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Final
 
 from enforcer.wire.kafka.codec import request_layout, response_layout
 from enforcer.wire.kafka.frames import API_VERSIONS, METADATA
 from streaming.contract.errors import WeirError
 from streaming.contract.topics import address_text
+from streaming.kafka_io.threads import Threads
 from weir.doctor.patient import Address
 from weir.health import unverified
 
@@ -131,7 +132,7 @@ async def _ask(
 async def connected(
     address: Address, tls: ssl.SSLContext | None = None
 ) -> AsyncIterator[tuple[asyncio.StreamReader, asyncio.StreamWriter]]:
-    """A connection that is gone at the end; raises OSError if there is none."""
+    """A connection that is gone at the end; raises OSError or ValueError if there is none."""
     reader, writer = await _opened(address, tls)
     try:
         yield reader, writer
@@ -145,30 +146,12 @@ async def _opened(
 ) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
     name, port = address
     failure = OSError(f"{name} has no address")
-    for host in await _addresses_of(name):
+    # By a thread that nobody waits for at the end: the system looks for a host as long as it likes.
+    look = partial(socket.getaddrinfo, name, None, type=socket.SOCK_STREAM)
+    there = await asyncio.get_running_loop().run_in_executor(Threads(), look)
+    for host in dict.fromkeys(str(one[4][0]) for one in there):
         try:
             return await asyncio.open_connection(host, port, ssl=tls, server_hostname=name if tls else None)
         except OSError as one:
             failure = one
     raise failure
-
-
-async def _addresses_of(name: str) -> list[str]:
-    """Of a host, by a thread that nobody waits for at the end: the system looks as long as it likes."""
-    loop = asyncio.get_running_loop()
-    found: asyncio.Future[list[str]] = loop.create_future()
-
-    def tell(addresses: list[str]) -> None:
-        if not found.done():
-            found.set_result(addresses)
-
-    def look() -> None:
-        addresses: dict[str, None] = {}
-        with suppress(OSError, UnicodeError):
-            there = socket.getaddrinfo(name, None, type=socket.SOCK_STREAM)
-            addresses = dict.fromkeys(str(one[4][0]) for one in there)
-        with suppress(RuntimeError):  # the loop has ended
-            loop.call_soon_threadsafe(tell, list(addresses))
-
-    threading.Thread(target=look, daemon=True).start()
-    return await found

@@ -1,11 +1,12 @@
 """What `weir backlog` prints, with a cluster that is made up: tests/kafka/backlog has the real one."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import AbstractContextManager
 from typing import Any
 
 import orjson
 import pytest
+from turns_kit import Turns
 
 from streaming.contract.errors import WeirError
 from streaming.contract.topics import Cluster, Topics
@@ -68,29 +69,6 @@ def turns(monkeypatch: pytest.MonkeyPatch) -> type[FakeStanding]:
     return FakeStanding
 
 
-class Stop:
-    """Ends the watch after so many turns."""
-
-    def __init__(self, turns: int) -> None:
-        self.left = turns
-        self.waited: list[float] = []
-
-    @property
-    def asked(self) -> bool:
-        """Whether it is over."""
-        return self.left == 0
-
-    def wait(self, limit_s: float) -> bool:
-        """A turn is over."""
-        self.left -= 1
-        self.waited.append(limit_s)
-        return self.asked
-
-    def unless(self, work: Callable[[], Any]) -> Any:
-        """No stop comes meanwhile."""
-        return work()
-
-
 def test_json_is_an_array_of_the_records(
     turns: type[FakeStanding], capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -142,8 +120,8 @@ def test_watch_goes_on_whatever_a_turn_brings(
 ) -> None:
     """A topic that is not there yet, a cluster that does not answer; a remark is made once."""
     turns.turns = iter([said(), WeirError("away\nlong"), said(T2, bad=1), said(T2, bad=1)])
-    stop = Stop(4)
-    watch(View(CLUSTER, T2), 7.5, stop)  # type: ignore[arg-type]
+    stop = Turns(4)
+    watch(View(CLUSTER, T2), 7.5, stop)
     out, err = capsys.readouterr()
     assert err.splitlines() == [
         "weir: away", "  long", "weir: 1 records could not be used, such as: so\\nbad",
@@ -158,7 +136,7 @@ def test_watch_in_json_writes_an_array_each_time(
 ) -> None:
     """An empty one while the topic is not there."""
     turns.turns = iter([said(), said(T1)])
-    watch(View(CLUSTER, T1, as_json=True), 1, Stop(2))  # type: ignore[arg-type]
+    watch(View(CLUSTER, T1, as_json=True), 1, Turns(2))
     first, second = capsys.readouterr().out.splitlines()
     assert orjson.loads(first) == [] and len(orjson.loads(second)) == 1
 
@@ -169,7 +147,7 @@ def test_a_terminal_is_drawn_anew(
     """From its first line on."""
     turns.turns = iter([said(T1)])
     monkeypatch.setattr(view.sys.stdout, "isatty", lambda: True)
-    watch(View(CLUSTER), 1, Stop(1))  # type: ignore[arg-type]
+    watch(View(CLUSTER), 1, Turns(1))
     assert capsys.readouterr().out.startswith("\x1b[H\x1b[2J")
 
 

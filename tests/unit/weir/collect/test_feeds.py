@@ -5,7 +5,9 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from admin_backlog_kit import decision, eviction
 from collector_kit import NAME, TOPIC
+from event_kit import EVICT
 from message_kit import Record
 from packed_events_kit import rows_of
 
@@ -20,26 +22,22 @@ from streaming.kafka_io.weir_topics import TopicsSeen
 from weir.collect import feeds
 from weir.collect.feeds import DecisionFeed, PolicyFeed, backlogs_in, shares_in
 
-DECISION: dict[str, Any] = {
-    "type": "backlog", "id": f"{NAME}-1.0", "ts": 5_000, "topic": TOPIC, "backlogSize": 103_900.0,
-    "backlogQuotaLimitSize": 100, "backlogQuotaLimitTime": 9, "oldestBacklogMessageAgeSeconds": 100,
-    "oldestBacklogMessageSubscriptionName": "slow", "exceeded": ["destination_storage", "message_age"],
-    "actions": [{"quota_type": "size", "policy": "consumer_backlog_eviction"}],
-    "evict": [
+DECISION = decision(
+    TOPIC, ("size", EVICT), id=f"{NAME}-1.0", ts=5_000, backlogSize=103_900.0, backlogQuotaLimitSize=100,
+    backlogQuotaLimitTime=9, oldestBacklogMessageAgeSeconds=100,
+    exceeded=["destination_storage", "message_age"],
+    evict=[
         {"subscription": "slow", "ledger": 1, "entry": 99, "entries": 100},
         {"subscription": "slow", "before_publish_time": 4_000},
     ],
-    "ttl_ms": 60_000,
-}  # fmt: skip
+)  # fmt: skip
 CALM: dict[str, Any] = {
     **DECISION, "id": f"{NAME}-1.1", "oldestBacklogMessageSubscriptionName": None, "exceeded": [],
     "actions": [], "evict": [],
 }  # fmt: skip
-ACTION: dict[str, Any] = {
-    "type": "backlog_action", "id": "d/size/slow", "ts": 5_001, "topic": TOPIC, "quota_type": "size",
-    "policy": "consumer_backlog_eviction", "limit": 100, "actor": NAME, "step": "begun", "how": "offsets",
-    "subscription": "slow", "messages": 3, "bytes": 300,
-}  # fmt: skip
+ACTION = eviction(
+    "slow", "begun", id="d/size/slow", ts=5_001, topic=TOPIC, limit=100, actor=NAME, messages=3, bytes=300
+)
 SHARE: dict[str, Any] = {
     "type": "share", "id": "s", "ts": 5_000, "group": "g", "broker": "b", "ttl_ms": 180_000,
     "limits": {"publishRateInMsgs": 60.0},

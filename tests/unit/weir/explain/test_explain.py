@@ -1,17 +1,19 @@
 """`weir explain` from files: decisions of the real laws, and what a proxy decided by itself."""
 
 import json
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 import pytest
+from event_kit import T0 as T
+from event_kit import backlog, delivery, ledger, report, sample, subscription, tick
+from plan_kit import file_of, policies_of
 
 from streaming.replay import replay_local
 from weir.cli import main
 from weir.explain import words
 
-T = 1_795_166_700_000
-TOPIC = "persistent://acme/orders/t1"
 ENTRIES = {
     "quotas[user=alice]": {"controller_mutation_rate": 5, "controller_mutation_burst": 500},
     "quotas[user=sam]": {
@@ -41,29 +43,27 @@ EVENTS: list[dict[str, Any]] = [
     request("p1-2", T + 1_000, 80),
     request("s-1", T, 600, "sam"),
     request("s-2", T + 5, 80, "sam"),
-    {"type": "group_usage", "id": "g1", "ts": T, "broker": "b1", "period_ms": 60_000,
-     "usage": {"rg1": {"publishedMsg": 600}}},
-    {"type": "tick", "id": "tick", "ts": T + 60_000},
-    {"type": "dispatch_usage", "id": "d1", "ts": T, "broker": "b1", "topic": TOPIC, "subscription": "sub1",
-     "msgs": 25, "bytes": 100, "entries": 5, "backlog": True, "proxy": "p1"},
-    {"type": "latency", "id": "l1", "ts": T, "partition": "orders-3", "rtt_ns": 14_000_000, "inflight": 55},
-    {"type": "backlog", "id": "k1", "ts": T, "broker": "b1", "topic": TOPIC,
-     "ledgers": [{"id": 1, "entries": 10, "size": 1500, "closeTime": None}],
-     "subscriptions": [{"name": "slow", "ledger": 1, "entry": -1, "durable": True}]},
-]  # fmt: skip
+    report(0, "b1", {"rg1": {"publishedMsg": 600}}, 60_000, id="g1"),
+    tick(60_000),
+    delivery(0, 25, 100, entries=5, id="d1", proxy="p1"),
+    sample("l1", 0, 14, inflight=55),
+    backlog([ledger(1, 10, 1500)], subscription("slow", 1, -1)) | {"id": "k1"},
+]
+
+
+def log_of(folder: Path, events: Iterable[Any], *decisions: Any) -> list[str]:
+    """Files of both, as options."""
+    return ["--decisions", file_of(folder, "out.jsonl", *decisions),
+            "--events", file_of(folder, "events.jsonl", *events)]  # fmt: skip
 
 
 @pytest.fixture(scope="module")
 def files(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
     """Events, and what the laws decide on them, as options."""
     folder = tmp_path_factory.mktemp("explain")
-    events, policies, decisions = (folder / name for name in ("events.jsonl", "policies.yaml", "out.jsonl"))
-    events.write_text("".join(json.dumps(event) + "\n" for event in EVENTS))
-    policies.write_text("version: 1\n")
-    replayed = replay_local(str(policies), [str(events)])
+    replayed = replay_local(policies_of(folder, "policies.yaml"), [log_of(folder, EVENTS)[3]])
     assert not replayed.dead_letters
-    decisions.write_bytes(b"".join(line + b"\n" for line in replayed.decisions))
-    return ["--decisions", str(decisions), "--events", str(events)]
+    return log_of(folder, EVENTS, *(line + b"\n" for line in replayed.decisions))
 
 
 def explained(capsys: pytest.CaptureFixture[str], files: list[str], *words: str) -> dict[str, Any]:
@@ -122,15 +122,11 @@ def test_before_a_delivery_stood_what_it_was_not_charged(
     """25 messages in five entries: by the settings one or the other counts, or neither where all is read."""
     delivery = next(event for event in EVENTS if event.get("id") == "d1") | {"backlog": backlog}
     policy = {"type": "policy", "ts": 1, "path": "broker", "value": broker}
-    events, decisions = tmp_path / "events.jsonl", tmp_path / "decisions.jsonl"
-    events.write_text("".join(json.dumps(event) + "\n" for event in (policy, delivery)))
     said = {
         "type": "dispatch", "available": {"msgs": 0, "bytes": None}, "throttle_time_ms": 1_000,
         "acquired": {"subscription": {"msgs": 28, "bytes": 0}}, "limited_by": None, "entries_to_read": 0,
     }  # fmt: skip
-    decisions.write_text(json.dumps(delivery | said) + "\n")
-    files = ["--decisions", str(decisions), "--events", str(events)]
-    found = explained(capsys, files, "--id", "d1")
+    found = explained(capsys, log_of(tmp_path, (policy, delivery), delivery | said), "--id", "d1")
     assert found["before"] == {"subscription": {"msgs": before, "bytes": 0}}
 
 
@@ -168,11 +164,8 @@ def test_what_a_proxy_decided_is_found_without_the_job(
 ) -> None:
     """Its event says so; with the job's admission beside it both are told."""
     decided = {"outcome": "reject", "rejected": ["topic-p1-7"], "throttle_time_ms": 900, "tokens": -4.5}
-    event = request("p1-7", T, 3, decided=decided)
-    events, decisions = tmp_path / "events.jsonl", tmp_path / "decisions.jsonl"
-    events.write_text(json.dumps(event) + "\n")
-    decisions.write_text("")
-    files = ["--decisions", str(decisions), "--events", str(events)]
+    events = [request("p1-7", T, 3, decided=decided)]
+    files = log_of(tmp_path, events)
     found = explained(capsys, files, "--id", "p1-7")
     assert found["decision"]["outcome"] == "reject" and found["after"] == {"tokens": -4.5}
     assert main(["explain", "--id", "p1-7", *files]) == 0
@@ -181,8 +174,7 @@ def test_what_a_proxy_decided_is_found_without_the_job(
         "type": "admission", "id": "p1-7", "ts": T, "proxy": "p1", "subject": "user=alice", "limit": 5.0,
         "mutations": 0, "law": {"outcome": "allow", "rejected": []}, **decided,
     }  # fmt: skip
-    decisions.write_text(json.dumps(admission) + "\n")
-    assert main(["explain", "--id", "p1-7", *files]) == 0
+    assert main(["explain", "--id", "p1-7", *log_of(tmp_path, events, admission)]) == 0
     assert "the law would have said allow" in capsys.readouterr().out
 
 
@@ -190,9 +182,8 @@ def test_an_event_of_another_type_may_have_its_id(
     files: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """It was taken for what was decided: of a delivery it said that the decision cannot be read."""
-    events = tmp_path / "events.jsonl"
-    events.write_text(json.dumps(request("d1", T, 3)) + "\n" + Path(files[3]).read_text())
-    found = explained(capsys, [*files[:3], str(events)], "--id", "d1")
+    events = log_of(tmp_path, [request("d1", T, 3), *EVENTS])[3]
+    found = explained(capsys, [*files[:3], events], "--id", "d1")
     assert found["event"]["type"] == "dispatch_usage"
     assert found["before"] == {"subscription": {"msgs": 0, "bytes": 0}}
 
@@ -208,40 +199,20 @@ def test_an_event_that_the_job_buries_explains_nothing(
     bad: dict[str, Any], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Nor is it in the way of the others, whatever its fields are."""
-    events, decisions = tmp_path / "events.jsonl", tmp_path / "decisions.jsonl"
     told = [request("p1-8", T, 3) | bad, request("p1-7", T - 1, 3)]
-    events.write_text("".join(json.dumps(event) + "\n" for event in told))
     admission = {
         "type": "admission", "id": "p1-8", "ts": T, "proxy": "p1", "subject": "user=alice", "limit": 5.0,
         "outcome": "allow", "rejected": [], "throttle_time_ms": 0, "tokens": 4.5,
     }  # fmt: skip
-    decisions.write_text(json.dumps(admission) + "\n")
-    files = ["--decisions", str(decisions), "--events", str(events)]
+    files = log_of(tmp_path, told, admission)
     found = explained(capsys, files, "--id", "p1-8")
     assert found["event"] is None and [event["id"] for event in found["events"]] == ["p1-7"]
     assert main(["explain", "--id", "p1-8", *files]) == 0
     untyped = {name: value for name, value in admission.items() if name != "type"}
     unlimited = admission | {"tokens": None, "rate": 1.0, "limit": 0.0}
     for malformed in (admission | {"tokens": "many"}, admission | {"applied_ts": 10**18}, untyped, unlimited):
-        decisions.write_text(json.dumps(malformed) + "\n")
+        files = log_of(tmp_path, told, malformed)
         assert main(["explain", "--id", "p1-8", *files]) == 1 and "cannot be read" in capsys.readouterr().err
-
-
-@pytest.mark.parametrize(
-    "words",
-    [
-        ["--id", "a", "--subject", "b"],
-        [],
-        ["--id", "a", "--events", "f"],
-        ["--id", "a", "--events", "f", "--decisions", "f", "--kafka", "a:1"],
-        ["--id", "a", "--at", "now"],
-    ],
-)
-def test_bad_usage(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
-    """2, with what belongs together."""
-    with pytest.raises(SystemExit) as ended:
-        main(["explain", *words])
-    assert ended.value.code == 2 and capsys.readouterr().err
 
 
 def test_a_wait_of_ages_is_told() -> None:

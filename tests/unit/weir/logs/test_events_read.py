@@ -1,4 +1,4 @@
-"""Where replay's events come from: files or a cluster, and options of one with the other."""
+"""Where replay's events come from."""
 
 import os
 import signal
@@ -6,30 +6,8 @@ import subprocess
 import sys
 from pathlib import Path
 
-import pytest
 from law_kit import request
 from plan_kit import file_of, policies_of
-
-from weir.cli import main
-
-
-@pytest.mark.parametrize(
-    ("words", "said"),
-    [
-        ((), "one of the arguments --events --from-kafka is required"),
-        (("--events", "e", "--from-kafka", "127.0.0.1:1"), "not allowed with argument"),
-        (("--events", "e", "--from", "-1h"), "--from and --to need --from-kafka HOST:PORT"),
-        (("--events", "e", "--settings", "s"), "--settings needs --from-kafka HOST:PORT or --engine spark"),
-    ],
-)
-def test_options_that_do_not_go_together(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], words: tuple[str, ...], said: str
-) -> None:
-    """Bad usage, which says what is."""
-    with pytest.raises(SystemExit) as stopped:
-        main(["replay", "--policies", "p", "--out", str(tmp_path / "out"), *words])
-    assert stopped.value.code == 2
-    assert said in capsys.readouterr().err
 
 
 def test_sigterm_leaves_nothing_half_written(tmp_path: Path) -> None:

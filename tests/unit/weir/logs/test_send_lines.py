@@ -82,6 +82,17 @@ def test_a_tick_is_nobodys(tmp_path: Path) -> None:
     assert orjson.loads(record.value) == tick
 
 
+def test_signs_of_life_are_nobodys(tmp_path: Path) -> None:
+    """Proxies counted the recording's with them, so each had less of its limits; one of such a name, started
+    meanwhile, found it taken and ended.
+    """
+    own, alive = {"ts": 1000, "id": "a", "proxy": "p1"}, {"type": "alive", "instance": "i"}
+    signs = (alive, alive | {"leaving": True}, {"type": "readers", "members": []})
+    for record in sent(tmp_path, addresser(shift_ms=7), *(sign | own for sign in signs)):
+        assert record.topic == "weir.usage"
+        assert orjson.loads(record.value) == {"type": "tick", "id": "a", "ts": 1007}
+
+
 def test_requests_are_stamped_with_the_entity_in_force(tmp_path: Path) -> None:
     """By the policies of now, though the recording is older; who has no quota is keyed by his name."""
     alice, bob = sent(tmp_path, addresser(QUOTA), request(), request(user="bob"))

@@ -4,6 +4,9 @@ from typing import Any
 
 import orjson
 import pytest
+from admin_backlog_kit import block, eviction
+from admin_backlog_kit import decision as backlogged
+from event_kit import EVICT
 
 from streaming.contract.backlog import actions
 from streaming.laws.registry import LAWS
@@ -42,47 +45,23 @@ LIMIT = {
     "type": "limit", "id": "l1", "ts": 0, "partition": "orders-3", "algorithm": "vegas", "limit": 26,
     "estimated_limit": 26.4,
 }  # fmt: skip
-BACKLOG = {
-    "type": "backlog",
-    "id": "k1",
-    "ts": 0,
-    "topic": "persistent://a/n/t",
-    "backlogSize": 103900.0,
-    "backlogQuotaLimitSize": 100000,
-    "backlogQuotaLimitTime": 60,
-    "oldestBacklogMessageAgeSeconds": 100,
-    "oldestBacklogMessageSubscriptionName": "slow",
-    "exceeded": ["destination_storage", "message_age"],
-    "actions": [
-        {"quota_type": "size", "policy": "consumer_backlog_eviction"},
-        {"quota_type": "time", "policy": "producer_exception"},
-    ],
-    "evict": [
+TOPIC = "persistent://a/n/t"
+BACKLOG = backlogged(
+    TOPIC, ("size", EVICT), ("time", "producer_exception"), ts=0, backlogSize=103900.0,
+    backlogQuotaLimitSize=100000, backlogQuotaLimitTime=60, oldestBacklogMessageAgeSeconds=100,
+    exceeded=["destination_storage", "message_age"],
+    evict=[
         {"subscription": "slow", "ledger": 1, "entry": 99, "entries": 100},
         {"subscription": "slow", "before_publish_time": 40_000},
     ],
-}
-ACTION = {
-    "type": "backlog_action",
-    "id": "k1/size/slow",
-    "ts": 0,
-    "topic": "persistent://a/n/t",
-    "quota_type": "size",
-    "policy": "consumer_backlog_eviction",
-    "limit": 100000,
-    "actor": "collect-kafka",
-    "step": "done",
-    "how": "offsets",
-    "subscription": "slow",
-    "since": {"ledger": 1, "entry": -1},
-    "upto": {"ledger": 1, "entry": 99},
-    "messages": 100,
-    "bytes": 103600,
-}
-BLOCK = {name: value for name, value in ACTION.items() if name not in ("subscription", "since", "upto")} | {
-    "id": "k1/time/p1", "quota_type": "time", "policy": "producer_exception", "limit": 60, "actor": "p1",
-    "step": "begun", "how": "refuse",
-}  # fmt: skip
+)  # fmt: skip
+ACTION = eviction(
+    "slow", ts=0, topic=TOPIC, limit=100000, actor="collect-kafka", since={"ledger": 1, "entry": -1},
+    upto={"ledger": 1, "entry": 99}, messages=100, bytes=103600,
+)  # fmt: skip
+BLOCK = block(
+    "p1", ts=0, topic=TOPIC, quota_type="time", policy="producer_exception", limit=60, how="refuse"
+)
 EMPTY = {"oldestBacklogMessageSubscriptionName": None, "exceeded": [], "actions": [], "evict": []}
 
 
@@ -194,11 +173,10 @@ def test_filters_leave_out_the_rest() -> None:
     found = [line(SHARE, subject="rg1/b1"), line(DISPATCH, subject="persistent://a/n/t/s")]
     assert None not in found
     assert line(LIMIT, subject="orders-4") is None
-    topic = "persistent://a/n/t"
-    assert line(ACTION, subject=topic, kind="backlog_action") == describe(ACTION)
-    assert line(BACKLOG, subject=topic) and line(BACKLOG, subject=topic, kind="backlog_action") is None
-    assert line(ACTION, subject=f"{topic}/slow") is None
-    assert line(ACTION | {"topic": 7}, subject=topic) is None
+    assert line(ACTION, subject=TOPIC, kind="backlog_action") == describe(ACTION)
+    assert line(BACKLOG, subject=TOPIC) and line(BACKLOG, subject=TOPIC, kind="backlog_action") is None
+    assert line(ACTION, subject=f"{TOPIC}/slow") is None
+    assert line(ACTION | {"topic": 7}, subject=TOPIC) is None
 
 
 PROBE = ADMISSION | {

@@ -119,14 +119,3 @@ def test_truncated_files_and_wrong_policies_are_told(
     wrong.write_text("version: 1\nquotass: []\n")
     assert propose(tmp_path, file_of(tmp_path, "log.jsonl", *ASKED), "--policies", str(wrong)) == 2
     assert "wrong.yaml:2: quotass" in capsys.readouterr().err and not (tmp_path / "p.yaml").exists()
-
-
-@pytest.mark.parametrize("headroom", ["0.9", "x", "nan", "inf", "1001", "-1"])
-def test_a_wrong_headroom_is_bad_usage(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], headroom: str
-) -> None:
-    """With what was expected."""
-    with pytest.raises(SystemExit) as ended:
-        propose(tmp_path, "log.jsonl", f"--headroom={headroom}")
-    assert ended.value.code == 2
-    assert "expected a number at least 1.0 and at most 1000.0" in capsys.readouterr().err

@@ -1,21 +1,28 @@
-"""Whole runs: what must hold of every one of them."""
+"""Runs and their parts: the broker, the law as it is run, counts by second, and what must hold of all."""
 
 from statistics import fmean
 from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from property_kit import tries
 
+from streaming.laws.concurrency.algorithms import STATE
+from streaming.laws.concurrency.law import start, take
 from streaming.laws.concurrency.settings import LimitSettings
+from weir.simulate.draws import Draws
 from weir.simulate.figures import Contender, contenders
-from weir.simulate.run import simulate
+from weir.simulate.run import Broker, Limiter, Tally, simulate
 from weir.simulate.scenario import DEMAND, EQUAL, NS, Scenario
 
 SHORT: dict[str, Any] = {
     "seconds": 12, "slow_at": 4, "slow_for": 4, "service_rate": 200.0, "arrival_rate": 160.0,
 }  # fmt: skip
+each_contender = pytest.mark.parametrize(
+    "tried", list(contenders()), ids=lambda tried: f"{tried.settings.algorithm}-{tried.windowed}"
+)
 TEN_AT_ONCE = LimitSettings.of({"algorithm": "fixed", "fixed": {"limit": 10}})
 
 
@@ -39,9 +46,7 @@ def test_nothing_is_lost(world: Scenario, tried: Contender) -> None:
     assert 0 <= outcome.waiting <= world.waiting * world.proxies
 
 
-@pytest.mark.parametrize(
-    "tried", list(contenders()), ids=lambda tried: f"{tried.settings.algorithm}-{tried.windowed}"
-)
+@each_contender
 def test_a_lone_proxy_is_never_above_its_limit(tried: Contender) -> None:
     """No request is sent on that would make more than the limit, slow or not."""
     outcome = simulate(Scenario(**SHORT), tried.settings)
@@ -114,3 +119,58 @@ def test_clients_of_a_closed_system_are_never_more_than_they_are() -> None:
     assert outcome.inflight <= 5 and all(second.inflight_ns <= 5 * NS for second in outcome.seconds)
     crowd = simulate(Scenario(**SHORT | {"clients": 50, "retry_ms": 500, "slow_for": 0}), TEN_AT_ONCE)
     assert max(second.rejected for second in crowd.seconds[1:]) <= 2 * 50
+
+
+def test_requests_are_served_in_order_by_as_many_servers_as_there_are() -> None:
+    """One server has one request at a time, so what comes at once is answered one after the other."""
+    broker = Broker(Scenario(servers=1, service_rate=100))
+    done = [broker.send(0, number) for number in range(200)]
+    assert done == sorted(done) and len(set(done)) == 200
+    assert abs(done[-1] / 200 / (NS / 100) - 1) < 0.1
+
+
+def test_alone_a_request_takes_its_own_work() -> None:
+    """Half of the mean at least, and the mean on average; the same for each algorithm."""
+    first, second = Broker(Scenario()), Broker(Scenario())
+    alone = [first.send(number * NS // 100, number) - number * NS // 100 for number in range(2_000)]
+    mean_ns = 8 / 500 * NS
+    assert min(alone) >= mean_ns / 2 and abs(fmean(alone) / mean_ns - 1) < 0.05
+    assert [second.send(number * NS // 100, number) - number * NS // 100 for number in range(50)] == alone[
+        :50
+    ]
+
+
+@each_contender
+def test_mappings_and_records_are_the_same_to_the_law(tried: Contender) -> None:
+    """After each of 600 samples, fast and slow ones, the limit is the one of the law's own records."""
+    settings, state, draws = tried.settings, np.zeros(1, dtype=STATE), Draws(3, 0)
+    start(state[0], settings.row[0])
+    limiter = Limiter(settings)
+    assert limiter.limit == int(state[0]["estimate"])
+    for number in range(600):
+        rtt_ns = 1 + round(draws.exponential(number) * (10**7 if number < 300 else 3 * 10**8))
+        inflight = 1 + int(draws.uniform(10_000 + number) * 40)
+        began_ns = 10**12 + number * 50_000_000
+        before = limiter.limit
+        changed = limiter.take(began_ns, rtt_ns, inflight)
+        take(state[0], settings.row[0], began_ns, rtt_ns, inflight, False)
+        assert limiter.limit == int(state[0]["estimate"])
+        assert changed == (limiter.limit != before)
+
+
+def test_time_in_flight_is_spread_over_the_seconds() -> None:
+    """Two requests from 0.5 s on: one second's worth in the first, two in each further one."""
+    tally = Tally(3, 20)
+    tally.advance(NS // 2)
+    tally.inflight = 2
+    tally.advance(3 * NS)
+    assert [second.inflight_ns for second in tally.seconds] == [NS, 2 * NS, 2 * NS]
+
+
+def test_the_limit_of_a_second_is_that_at_its_end() -> None:
+    """A change counts from the second in which it happened."""
+    tally = Tally(3, 20)
+    assert tally.advance(NS + 1) is tally.seconds[1]
+    tally.limit = 10
+    tally.advance(3 * NS)
+    assert [second.limit for second in tally.seconds] == [20, 10, 10]

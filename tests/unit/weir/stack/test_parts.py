@@ -1,6 +1,5 @@
 """The life of one part of the stack, with real child processes and a clock of our own."""
 
-import json
 import signal
 import sys
 from collections.abc import Iterator
@@ -137,9 +136,9 @@ def test_a_restart_without_room_for_a_process_is_a_failure_like_any(
 
 
 def test_pause_before_a_restart_has_a_bound(tmp_path: Path, clock: Clock) -> None:
-    """However often it fails."""
-    part = Part("job", [], log=tmp_path / "log", run_dir=tmp_path, start_s=1.0, restarts_max=100, now=clock)
-    assert max(part.plan_restart() or 0.0 for _ in range(50)) == BACKOFF_MAX_S
+    """However often it fails: the 1,025th time in a row all other parts ended with it, in a traceback."""
+    part = Part("job", [], log=tmp_path / "log", run_dir=tmp_path, start_s=1.0, restarts_max=2_000, now=clock)
+    assert max(part.plan_restart() or 0.0 for _ in range(1_500)) == BACKOFF_MAX_S
 
 
 def test_part_that_ran_for_long_starts_a_new_count(part: Part, clock: Clock, tmp_path: Path) -> None:
@@ -192,15 +191,6 @@ def test_last_lines_forge_nothing(tmp_path: Path) -> None:
     child.log.write_bytes(b"first\r\n\tat a\x1b[2K\x85b\xc2\x85\xe2\x80\xaec\n")
     assert child.last_lines() == ["first", "    at a\\x1b[2K\ufffdb\\x85\\u202ec"]
     assert child.last_lines(1) == child.last_lines()[1:]
-
-
-def test_ready_file_is_written_whole(tmp_path: Path) -> None:
-    """JSON in place, nothing left beside it, folders made."""
-    path = tmp_path / "new" / "ready.json"
-    write_ready_file(path, {"pid": 1})
-    write_ready_file(path, {"pid": 2})
-    assert json.loads(path.read_text()) == {"pid": 2}
-    assert [found.name for found in path.parent.iterdir()] == ["ready.json"]
 
 
 def test_second_signal_forces() -> None:

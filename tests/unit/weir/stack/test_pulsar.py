@@ -3,10 +3,10 @@
 import socket
 import threading
 from collections.abc import Callable
-from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 
 import pytest
+from served import files_of
 
 from streaming.contract.errors import WeirError
 from weir.jars.folders import POMS, PULSAR
@@ -142,21 +142,6 @@ def test_what_answers_with_something_else_is_not_ready(tmp_path: Path) -> None:
         greeting.join(5)
 
 
-class Admin(BaseHTTPRequestHandler):
-    """An admin API that is ready."""
-
-    def do_GET(self) -> None:
-        """Namespaces, or health."""
-        body = b"ok" if self.path.endswith("health") else b'["public/default"]'
-        self.send_response(200)
-        self.send_header("Content-Length", str(len(body)))
-        self.end_headers()
-        self.wfile.write(body)
-
-    def log_message(self, *args: object) -> None:
-        """Nobody reads it."""
-
-
 def test_it_is_asked_past_the_proxy_of_the_environment(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -164,6 +149,9 @@ def test_it_is_asked_past_the_proxy_of_the_environment(
     monkeypatch.setenv("http_proxy", "http://127.0.0.1:1")
     for name in ("no_proxy", "NO_PROXY"):
         monkeypatch.delenv(name, raising=False)
-    with HTTPServer(("127.0.0.1", 0), Admin) as server:
-        threading.Thread(target=lambda: [server.handle_request() for _ in range(2)], daemon=True).start()
-        assert LocalPulsar(tmp_path, admin_port=server.server_port)._unready() == ""
+    for path, said in (("namespaces/public", '["public/default"]'), ("brokers/health", "ok")):
+        file = tmp_path / "admin" / "v2" / path
+        file.parent.mkdir(parents=True)
+        file.write_text(said)
+    with files_of(tmp_path) as url:
+        assert LocalPulsar(tmp_path, admin_port=int(url.rpartition(":")[2]))._unready() == ""

@@ -2,16 +2,14 @@
 
 import json
 import time
-from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
 from entity_kit import admission, backlog, decided, view
+from turns_kit import Turns
 
 from enforcer.control.entities.view import EntityView
 from streaming.contract.errors import WeirError
-from weir.cli import main
-from weir.foreground import StopSignal
 from weir.top import screen
 from weir.top.screen import RecentPast
 
@@ -91,27 +89,6 @@ def test_it_is_shown_again_after_a_failure(capsys: pytest.CaptureFixture[str]) -
     """What cannot be read once is tried again, until a signal."""
     again = past()
     cast(Any, again).failures = 1
-    rounds = iter((False, False, True))
-    stop = SimpleNamespace(wait=lambda _s: None)
-
-    class Stop:
-        """Stops after two rounds."""
-
-        wait = staticmethod(stop.wait)
-        unless = staticmethod(StopSignal().unless)
-
-        @property
-        def asked(self) -> bool:
-            return next(rounds)
-
-    screen.watch(again, {"by": "used"}, 0.1, cast(StopSignal, Stop()), as_json=False)
+    screen.watch(again, {"by": "used"}, 0.1, Turns(2), as_json=False)
     said = capsys.readouterr()
     assert "does not answer" in said.err and said.out.count("quotas[user=alice]") == 1
-
-
-@pytest.mark.parametrize("words", [["--by", "name"], ["--limit", "0"], ["--watch", "0"]])
-def test_bad_usage(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
-    """2, with what was expected."""
-    with pytest.raises(SystemExit) as ended:
-        main(["top", *words])
-    assert ended.value.code == 2 and capsys.readouterr().err

@@ -9,7 +9,7 @@ from typing import Any
 
 import orjson
 import pytest
-from event_kit import T0
+from event_kit import T0, Event, backlog, delivery, ledger, report, sample, subscription
 from law_kit import request
 
 from weir.simulate.failures.demand import Demand
@@ -27,11 +27,11 @@ from weir.simulate.failures.figures import (
 from weir.simulate.failures.picture import _said
 from weir.simulate.failures.scenario import SCENARIOS, SPANS, Failures
 
-TOPIC = "persistent://acme/orders/t1"
 AT_MS = 60_000
 QUOTA = {"controller_mutation_rate": 1.0, "controller_mutation_burst": 10.0}
 DISPATCH = {"dispatchThrottlingRatePerSubscriptionInMsg": 20}
 BACKLOG = {"limitSize": 10_000_000, "policy": "producer_exception", "actions": True}
+USED = {"publishedMsg": 10, "publishedBytes": 5_000_000}
 POLICIES: dict[str, Any] = {
     "quotas[user=alice]": QUOTA | {"producer_byte_rate": 1_000_000},
     "broker": DISPATCH | {"resourceUsagePublishIntervalInSecs": 10},
@@ -40,34 +40,21 @@ POLICIES: dict[str, Any] = {
 }
 
 
-READER = {"name": "s", "ledger": 1, "entry": -1, "durable": True, "oldestPublishTime": T0}
-LOGS: Mapping[str, list[dict[str, Any]]] = {
+LOGS: Mapping[str, list[Event]] = {
     # Three times the rate of alice, for three minutes.
     "mutation": [request(f"m{n}", n * 1_000, 3) for n in range(180)],
     # Three brokers want half as much again as alice's rate, each as much, for ten minutes.
     "shares": [
-        {"type": "group_usage", "id": f"u{n}{broker}", "ts": T0 + n * 10_000, "broker": broker,
-         "period_ms": 10_000,
-         "usage": {"quota/user=alice": {"publishedMsg": 10, "publishedBytes": 5_000_000}}}
+        report(n * 10_000, broker, {"quota/user=alice": USED}, period_ms=10_000)
         for n in range(1, 60) for broker in ("x", "y", "z")
     ],
     # One and a half times the rate of a subscription.
-    "dispatch": [
-        {"type": "dispatch_usage", "id": f"d{n}", "ts": T0 + n * 200, "broker": "b1", "topic": TOPIC,
-         "subscription": "s", "msgs": 6, "bytes": 600, "entries": 1, "backlog": True}
-        for n in range(900)
-    ],
+    "dispatch": [delivery(n * 200, msgs=6, size=600, entries=1) for n in range(900)],
     # Twice the limit in flight, for half a second in each two.
-    "concurrency": [
-        {"type": "latency", "id": f"l{n}", "ts": T0 + n * 2_000, "partition": "b1", "rtt_ns": 500_000_000,
-         "inflight": 40}
-        for n in range(90)
-    ],
+    "concurrency": [sample(f"l{n}", n * 2_000, 500, inflight=40) for n in range(90)],
     # A topic that nobody reads grows by 6 MB a minute.
     "backlog": [
-        {"type": "backlog", "id": f"b{n}", "ts": T0 + n * 60_000, "broker": "b1", "topic": TOPIC,
-         "ledgers": [{"id": 1, "entries": n, "size": n * 6_000_000, "closeTime": None}],
-         "subscriptions": [READER]}
+        backlog([ledger(1, n, n * 6_000_000)], subscription("s", 1, -1, ago_ms=0), at_ms=n * 60_000)
         for n in range(15)
     ],
 }  # fmt: skip
@@ -167,8 +154,7 @@ def test_a_quota_that_is_raised_meanwhile_is_the_raised_one(monkeypatch: pytest.
 def test_a_backlog_that_only_falls_is_within_its_bound(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing is beyond it; less than nothing was taken for what is written, and that for the bound."""
     falling = [
-        report | {"ledgers": [{"id": 1, "entries": 9, "size": (15 - n) * 600_000, "closeTime": None}]}
-        for n, report in enumerate(LOGS["backlog"])
+        said | {"ledgers": [ledger(1, 9, (15 - n) * 600_000)]} for n, said in enumerate(LOGS["backlog"])
     ]
     monkeypatch.setitem(LOGS, "backlog", falling)
     row = tried("backlog", "none")["none"]
