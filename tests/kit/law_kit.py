@@ -46,16 +46,15 @@ def quota(rate: float, burst: float | None = None, **fields: Any) -> dict[str, A
     return value if burst is None else value | {"controller_mutation_burst": burst}
 
 
-def records_of(events: Sequence[Event], first: int = 0) -> Records:
-    """Events as records of one partition, from offset `first`."""
-    records = Records()
-    for offset, event in enumerate(events, start=first):
-        records.topic.append("weir.requests")
-        records.partition.append(0)
-        records.offset.append(offset)
-        records.ts.append(None)
-        records.value.append(orjson.dumps(event))
-    return records
+def records_of(
+    events: Sequence[Event], first: int = 0, times: Sequence[int] | None = None, **more: Any
+) -> Records:
+    """Events as records of one partition, from offset `first`, written at these times, ms; None: at none."""
+    count = len(events)
+    return Records(
+        topic=["weir.requests"] * count, offset=[*range(first, first + count)], ts=times or [None] * count,
+        value=[orjson.dumps(event) for event in events], **{"partition": [0] * count, **more},
+    )  # fmt: skip
 
 
 class Shard:
