@@ -13,7 +13,6 @@ from streaming.laws.law import Batch, LawState
 from streaming.laws.registry import LAWS
 from streaming.policy.files import check_entry
 from streaming.policy.timeline import PolicyTimeline
-from streaming.state.body import Body, decode, encode
 
 NOW = T0 + 100_000
 TABLES: dict[str, type[LawState]] = {"latency": ConcurrencyTable, "backlog": BacklogTable}
@@ -41,11 +40,6 @@ def batch_of(events: Sequence[Event], timeline: PolicyTimeline, processed_ts: in
     law = LAWS.by_event[type(parsed[0])]
     gathered = gathered_of(parsed, law, timeline, replay=processed_ts is None)
     return Batch(events=gathered, timeline=timeline, processed_ts=processed_ts, end=False)
-
-
-def through_bytes(table: LawState) -> LawState:
-    """The table after a checkpoint: encoded and decoded."""
-    return type(table).from_columns(decode(encode(Body(columns=table.columns(), notes={}))).columns)
 
 
 def fold(

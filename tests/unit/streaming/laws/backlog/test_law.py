@@ -3,8 +3,9 @@
 from typing import Any
 
 import pytest
-from broker_law_kit import NOW, Decision, fold, replay, through_bytes, timeline_of
+from broker_law_kit import NOW, Decision, fold, replay, timeline_of
 from event_kit import EVICT, T0, TOPIC, Event, backlog, quotas, subscription
+from usage_kit import reloaded
 
 from streaming.contract.broker_events import Ledger, Subscription
 from streaming.laws.backlog import table as backlog_table
@@ -228,7 +229,7 @@ def test_policies_are_those_of_the_report_s_time() -> None:
     assert [decision["backlogQuotaLimitSize"] for decision in found] == [-1, 7, 7]
     table = BacklogTable()
     fold(table, [report(SLOW, at_ms=6)], timeline, NOW)
-    (late,) = fold(through_bytes(table), [report(SLOW, at_ms=1)], timeline, NOW)
+    (late,) = fold(reloaded(table), [report(SLOW, at_ms=1)], timeline, NOW)
     assert (late["backlogQuotaLimitSize"], late["ts"], late["applied_ts"]) == (7, T0 + 1, T0 + 6)
     assert not any("applied_ts" in decision for decision in found)
     (again,) = replay([report(SLOW, at_ms=1) | {"applied_ts": T0 + 6}], timeline)

@@ -8,12 +8,13 @@ from fractions import Fraction
 from typing import Any
 
 import pytest
-from broker_law_kit import Decision, Event, fold, replay, through_bytes, timeline_of
+from broker_law_kit import Decision, Event, fold, replay, timeline_of
 from event_kit import EVICT, T0, ledger, subscription
 from event_kit import backlog as report
 from hypothesis import given
 from hypothesis import strategies as st
 from property_kit import tries
+from usage_kit import reloaded
 
 from streaming.contract.errors import BadEvent
 from streaming.laws.backlog.table import BacklogTable
@@ -94,7 +95,7 @@ def test_without_a_backlog_the_age_does_not_grow(precise: bool) -> None:
     for at_ms in (60_000, 3_600_000):
         # As a reporter may still know of the message that was read meanwhile.
         caught_up = subscription("s", 1, 9, 90_000)
-        told = fold(through_bytes(table), [report(ledgers, caught_up, at_ms=at_ms)], timeline_of(policies))
+        told = fold(reloaded(table), [report(ledgers, caught_up, at_ms=at_ms)], timeline_of(policies))
         assert told[0]["oldestBacklogMessageAgeSeconds"] == -1
         assert told[0]["oldestBacklogMessageSubscriptionName"] is None
         assert (told[0]["backlogSize"], told[0]["exceeded"]) == (0, [])

@@ -2,11 +2,12 @@
 
 from typing import Any
 
-from broker_law_kit import Decision, Event, fold, replay, through_bytes, timeline_of
+from broker_law_kit import Decision, Event, fold, replay, timeline_of
 from event_kit import T0, backlog, quotas
 from hypothesis import given
 from hypothesis import strategies as st
 from property_kit import tries
+from usage_kit import reloaded
 
 from streaming.laws.backlog.table import BacklogTable
 from streaming.laws.law import LawState
@@ -119,7 +120,7 @@ def test_splitting_checkpoints_and_sharding_change_nothing(
     whole = replay(events, timeline)
     table: LawState = BacklogTable()
     found = fold(table, events[:cut], timeline)
-    table = through_bytes(table)
+    table = reloaded(table)
     table.sweep(timeline, T0 + cut)
     assert found + fold(table, events[cut:], timeline) == whole
     for topic in {event["topic"] for event in events}:

@@ -5,12 +5,13 @@ from typing import Any
 
 import orjson
 import pytest
-from broker_law_kit import NOW, Decision, Event, fold, limit_policy, replay, through_bytes, timeline_of
+from broker_law_kit import NOW, Decision, Event, fold, limit_policy, replay, timeline_of
 from event_kit import sample
 from hypothesis import given
 from hypothesis import strategies as st
 from interpreted_kit import interpreted
 from property_kit import tries
+from usage_kit import reloaded
 
 from streaming.contract.errors import BadEvent
 from streaming.laws.concurrency.table import ConcurrencyTable
@@ -118,7 +119,7 @@ def test_splitting_sweeping_and_checkpoints_change_nothing(
     for first, last in zip([0, *cuts], [*cuts, len(events)], strict=True):
         if first < last:
             found += fold(table, events[first:last], timeline)
-            table = through_bytes(table)
+            table = reloaded(table)
             table.sweep(timeline, events[last - 1]["ts"])
     assert found == replay(events, timeline)
 

@@ -5,8 +5,9 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
-from broker_law_kit import NOW, T0, Event, fold, limit_policy, replay, through_bytes, timeline_of
+from broker_law_kit import NOW, T0, Event, fold, limit_policy, replay, timeline_of
 from event_kit import sample
+from usage_kit import reloaded
 
 from streaming.laws.concurrency import table as concurrency_table
 from streaming.laws.concurrency.law import FORGET_MS
@@ -71,7 +72,7 @@ def test_batches_do_not_show(between: str) -> None:
     table = ConcurrencyTable()
     fold(table, first, timeline)
     if between == "a checkpoint":
-        table = through_bytes(table)
+        table = reloaded(table)
     if between == "a sweep":
         table.sweep(timeline, T0 + 3)
         timeline.forget_before(T0 + 3)
@@ -111,7 +112,7 @@ def test_live_writes_one_decision_a_partition_and_batch_when_the_limit_changed()
     idle = sample("idle", 9, 14, 1, partition="b")
     first = fold(table, [bad(0), bad(1), idle, bad(10)], timeline, NOW)
     assert [(d["id"], d["limit"]) for d in first] == [("idle", 100), ("orders-3@10", 72)]
-    assert fold(through_bytes(table), [idle | {"ts": T0 + 11}], timeline, NOW) == []
+    assert fold(reloaded(table), [idle | {"ts": T0 + 11}], timeline, NOW) == []
     up_and_down = [sample("up", 12, 14, partition="b"), sample("down", 13, 300, 9, partition="b")]
     assert [d["limit"] for d in fold(table, up_and_down, timeline, NOW)] == [90]
     assert [d["limit"] for d in replay(up_and_down, timeline)] == [101, 90]
@@ -173,7 +174,7 @@ def test_a_limit_stands_for_an_hour_after_the_newest_sample() -> None:
     assert stands(table, STANDS_MS, timeline, "b", "a") == [False, True]
     assert stands(table, 2 * STANDS_MS - 1, timeline, "a") == [False]
     again = [sample(str(at_ms), at_ms, 14, **same) for at_ms in (2 * STANDS_MS - 1, 2 * STANDS_MS)]
-    assert [d["limit"] for d in fold(through_bytes(table), again, timeline, NOW)] == [90]
+    assert [d["limit"] for d in fold(reloaded(table), again, timeline, NOW)] == [90]
     assert stands(table, 2 * STANDS_MS, timeline, "a") == [False]
 
 
@@ -228,7 +229,7 @@ def test_the_table_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_an_empty_table_survives_its_bytes() -> None:
     """Nothing known is a state too."""
-    assert len(through_bytes(ConcurrencyTable())) == 0
+    assert len(reloaded(ConcurrencyTable())) == 0
 
 
 @pytest.mark.parametrize("value", [{}, {"useWindowed": False}, {"window": {"windowSize": 20}}])
