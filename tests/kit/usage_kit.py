@@ -27,7 +27,7 @@ RELATIVE = 1e-6
 Event = dict[str, Any]
 
 
-def entry_of(event: Event, source: int = 0, routing_key: str = "") -> Entry:
+def entry_of(event: Event, source: int = 0) -> Entry:
     """An event as a law gets it, read by the contract's own reader."""
     read = LAWS.parse(orjson.dumps(event), default_id=f"e{source}", default_ts=None)
     return Entry(read, source)
