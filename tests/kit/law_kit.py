@@ -47,13 +47,15 @@ def quota(rate: float, burst: float | None = None, **fields: Any) -> dict[str, A
 
 
 def records_of(
-    events: Sequence[Event], first: int = 0, times: Sequence[int] | None = None, **more: Any
-) -> Records:
-    """Events as records of one partition, from offset `first`, written at these times, ms; None: at none."""
+    events: Sequence[Event], first: int = 0, times: Sequence[int] = (), partitions: Sequence[int] = (),
+    broadcast: Sequence[bool] | None = None,
+) -> Records:  # fmt: skip
+    """Events as records from offset `first`, of one partition and at no time (ms) unless these are given."""
     count = len(events)
     return Records(
-        topic=["weir.requests"] * count, offset=[*range(first, first + count)], ts=times or [None] * count,
-        value=[orjson.dumps(event) for event in events], **{"partition": [0] * count, **more},
+        topic=["weir.requests"] * count, partition=partitions or [0] * count,
+        offset=[*range(first, first + count)], ts=times or [None] * count,
+        value=[orjson.dumps(event) for event in events], broadcast=broadcast,
     )  # fmt: skip
 
 

@@ -33,9 +33,8 @@ class Live:
     def step(self, now: int, *written: tuple[int, Event], partitions: Sequence[int] = ()) -> list[Event]:
         """The decisions of a batch that begins at `now`, with records of these times (the brokers')."""
         records = records_of(
-            [event for _, event in written], self._offset, [at for at, _ in written],
-            partition=partitions or [0] * len(written),
-            broadcast=[event["type"] == "tick" for _, event in written],
+            [event for _, event in written], self._offset, [at for at, _ in written], partitions,
+            [event["type"] == "tick" for _, event in written],
         )  # fmt: skip
         self._offset += len(written)
         context = StepContext(initial=POLICIES[self.law], processed_ts=now + self.skew_ms, fail_fast=True)
