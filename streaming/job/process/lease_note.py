@@ -5,7 +5,7 @@ import json
 import os
 import socket
 import uuid
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, fields
 from importlib.metadata import version
 from pathlib import Path
 from typing import IO, Any, Final, Self
@@ -117,19 +117,13 @@ class Notes:
 
 
 def _note(said: dict[str, Any], here: ProcessIdentity) -> Note:
-    pid = int(said.get("pid", 0))
-    return Note(
-        place=ProcessIdentity(
-            **{name: str(said.get(name, getattr(here, name))) for name in ProcessIdentity.__slots__}
-        ),
-        pid=pid,
-        jvm_pid=int(said.get("jvm_pid", 0)),
-        starts=int(said.get("starts", 0)),
-        holder=str(said.get("holder", f"pid {pid}")),
-        beat=int(said.get("beat", 0)),
-        left=bool(said.get("left", False)),
-        weir=str(said.get("weir", "")),
-    )
+    place = {name: str(said.get(name, getattr(here, name))) for name in ProcessIdentity.__slots__}
+    known = {"holder": f"pid {int(said.get('pid', 0))}", **said}
+    read = {
+        each.name: type(each.default)(known.get(each.name, each.default))
+        for each in fields(Note) if each.name != "place"
+    }  # fmt: skip
+    return Note(place=ProcessIdentity(**place), **read)
 
 
 @dataclass(slots=True)
