@@ -113,7 +113,8 @@ def other_job(
     # A collector's open transaction would hide what comes behind it.
     own = {"isolation.level": "read_uncommitted"}
     with closing(Reader(cluster.bootstrap, cluster.client, own)) as reader:
-        before, end, names, failed = None, time.monotonic() + SILENT_S, "", ""
+        before: dict[str, tuple[int, str]] | None = None
+        end, names, failed = time.monotonic() + SILENT_S, "", ""
         while True:
             try:
                 jobs.hear(reader, cluster.topics.usage, since_ms)
