@@ -119,7 +119,7 @@ class Notes:
 def _note(said: dict[str, Any], here: ProcessIdentity) -> Note:
     place = {name: str(said.get(name, getattr(here, name))) for name in ProcessIdentity.__slots__}
     known = {"holder": f"pid {int(said.get('pid', 0))}", **said}
-    read = {
+    read: dict[str, Any] = {
         each.name: type(each.default)(known.get(each.name, each.default))
         for each in fields(Note) if each.name != "place"
     }  # fmt: skip
