@@ -206,15 +206,9 @@ def _records(events: Sequence[Mapping[str, Any]]) -> Records:
 
 def _route(event: bytes) -> None:
     """Take one event through the stateless step."""
-    report = pa.record_batch(
-        {
-            "origin": [schemas.USAGE],
-            "partition": [0],
-            "offset": [0],
-            "ts": [0],
-            "sent": pa.nulls(1, pa.binary()),
-            "value": pa.array([event], pa.binary()),
-        }
-    )
+    report = pa.record_batch({
+        "origin": [schemas.USAGE], "partition": [0], "offset": [0], "ts": [0],
+        "sent": pa.nulls(1, pa.binary()), "value": pa.array([event], pa.binary()),
+    })  # fmt: skip
     list(live_router(("",) * 3, 1, 1, max_ahead_ms=MAX_AHEAD_MS)([report]))
     partition_of(report["value"], 1)

@@ -29,7 +29,7 @@ from streaming.policy.files import load_policies
 from streaming.replay import ReplayResult, ordered, read_timeline, work_folder
 
 QUERY_NAME = "weir-replay"
-_LINES_PER_FILE = 200_000
+_LINES, _LINES_PER_FILE = "lines", 200_000
 _STAGED = pa.schema([("file", pa.int32()), ("line", pa.int64()), ("value", pa.binary())])
 
 
@@ -99,7 +99,7 @@ def stage(policies: str, files: Sequence[str], work: Path) -> StagedInput:
         WeirError: a file cannot be read.
     """
     initial = load_policies(policies)
-    folder = _lines_in(work)
+    folder = work / _LINES
     folder.mkdir()
     timeline = read_timeline(initial, _staged(read_lines(files), folder))
     names = tuple(os.path.basename(file) for file in files)
@@ -115,7 +115,7 @@ def replay_staged(
         WeirError: the query failed.
     """
     router = line_router(staged.names, staged.policies, shards, tasks)
-    lines = staged_lines(spark, _lines_in(staged.work)).mapInArrow(router, schemas.ROUTED)
+    lines = staged_lines(spark, staged.work / _LINES).mapInArrow(router, schemas.ROUTED)
     context = StepContext(initial=staged.initial, replay=True, fail_fast=True, as_decided=as_decided)
     output = decide(lines, Input(context=context, shards=shards, tasks=tasks, names=staged.names))
     written = staged.work / "output"
@@ -132,10 +132,6 @@ def replay_staged(
     except (PySparkException, Py4JError) as error:
         raise WeirError(f"the replay failed: {reason_of(error)}") from error
     return _collected(written)
-
-
-def _lines_in(work: Path) -> Path:
-    return work / "lines"
 
 
 def _staged(lines: Iterator[Line], folder: Path) -> Iterator[Line]:

@@ -125,9 +125,28 @@ class _Router:
     name: Callable[[int, int], str]
 
     def route(self, batch: pa.RecordBatch) -> Batches:
-        """Route records with the columns `partition`, `offset`, `ts`, `sent` (null: none) and `value`."""
+        """Route records as the contract's parser reads them, one by one.
+
+        Args:
+            batch: columns `partition`, `offset`, `ts`, `sent` (null: none) and `value`.
+        """
         for records in _stretches(batch, BYTES_AT_ONCE):
-            yield self._one_by_one(records)
+            columns = (records[name].to_pylist() for name in ("partition", "offset", "ts", "value"))
+            found = [
+                (i, route)
+                for i, (partition, offset, ts, value) in enumerate(zip(*columns, strict=True))
+                for route in routes(
+                    value, default_id=self.name(partition, offset), default_ts=ts, shards=self.shards,
+                    timeline=self.timeline, max_ahead_ms=self.max_ahead_ms,
+                )
+            ]  # fmt: skip
+            yield _routed(
+                records,
+                np.array([i for i, _ in found], dtype=np.int64),
+                np.array([self.numbers[route.law][route.shard] for _, route in found], dtype=np.int64),
+                np.array([self.origins[route.for_all] for _, route in found], dtype=np.int64),
+                pa.array([route.value for _, route in found], pa.binary()),
+            )
 
     def route_requests(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """Route single requests by the column `routing_key`, which is not asked what it says."""
@@ -178,29 +197,6 @@ class _Router:
                 pa.array([part.value for part in found], pa.binary()),
                 pa.array(lone, pa.bool_()),
             )
-
-    def _one_by_one(self, records: pa.RecordBatch) -> pa.RecordBatch:
-        """Route records as the contract's parser reads them."""
-        columns = (records[name].to_pylist() for name in ("partition", "offset", "ts", "value"))
-        found = [
-            (i, route)
-            for i, (partition, offset, ts, value) in enumerate(zip(*columns, strict=True))
-            for route in routes(
-                value,
-                default_id=self.name(partition, offset),
-                default_ts=ts,
-                shards=self.shards,
-                timeline=self.timeline,
-                max_ahead_ms=self.max_ahead_ms,
-            )
-        ]
-        return _routed(
-            records,
-            np.array([i for i, _ in found], dtype=np.int64),
-            np.array([self.numbers[route.law][route.shard] for _, route in found], dtype=np.int64),
-            np.array([self.origins[route.for_all] for _, route in found], dtype=np.int64),
-            pa.array([route.value for _, route in found], pa.binary()),
-        )
 
 
 def _routed(

@@ -12,6 +12,7 @@ from streaming.columns.records import Records
 from streaming.contract.events import MAX_AHEAD_MS
 from streaming.laws.row_fields import Flags
 from streaming.laws.sheet import HEAD, Sheet, alike, head_of, joined
+from streaming.policy.timeline import PolicyTimeline
 
 _HEAD_NAMES: Final = [field.name for field in HEAD]
 _TS: Final = _HEAD_NAMES.index("ts")
@@ -27,11 +28,13 @@ class ColumnIntake(ABC):
     Attributes:
         type: of the events.
         fields: the columns of an event beside HEAD.
+        batch: what the law folds; its `of` takes all events, columns HEAD and `fields`, in order.
         newest: time (ms) of the newest event so far; -1: none.
     """
 
     type: ClassVar[str]
     fields: ClassVar[Sequence[pa.Field]]
+    batch: ClassVar[Any]
 
     def __init__(self, records: Records, max_ahead_ms: int = MAX_AHEAD_MS) -> None:
         self.newest = -1
@@ -68,8 +71,8 @@ class ColumnIntake(ABC):
         self.newest = max(self.newest, event.at)
         self._put.append((i, event))
 
-    def gathered(self) -> pa.RecordBatch | None:
-        """All events, columns HEAD and `fields`, in the order of docs/contract.md 1; None: there are none."""
+    def events(self, timeline: PolicyTimeline, *, replay: bool) -> Any | None:
+        """All of them, in the order of docs/contract.md 1; None: there are none."""
         if self._put:
             self._read.append(self._batch(self._heads(), self.listed([event for _, event in self._put])))
             self._put = []
@@ -77,7 +80,8 @@ class ColumnIntake(ABC):
             return None
         rows = joined(self._read)
         order = ordered(rows["at"].to_numpy(), rows["source"].to_numpy(), self._records)
-        return rows if (order == np.arange(len(order))).all() else rows.take(pa.array(order))
+        in_order = (order == np.arange(len(order))).all()
+        return self.batch.of(rows if in_order else rows.take(pa.array(order)))
 
     def _take(self, sheet: Sheet, taken: Flags) -> None:
         head = head_of(sheet, self._records, self._max_ahead_ms)

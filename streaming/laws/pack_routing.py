@@ -200,11 +200,11 @@ def _shards_of(law: LawSpec, given: _Rows, keys: pa.Array, shards: int) -> Integ
     """The shard of each row by its routing key; where the column does not say it, by the whole event."""
     shard = np.empty(len(given.place), dtype=np.int64)
     said = np.zeros(len(given.place), dtype=np.bool_)
-    if pa.types.is_dictionary(keys.type):
-        keys = keys.dictionary_decode() if keys.dictionary.null_count else keys
-    if pa.types.is_dictionary(keys.type) or pa.types.is_string(keys.type):
-        said = pc.greater(pc.binary_length(_text(keys)), 0).fill_null(False).to_numpy(zero_copy_only=False)
-        if pa.types.is_dictionary(keys.type):
+    if is_text(keys.type):
+        repeat = pa.types.is_dictionary(keys.type)
+        texts = keys.dictionary_decode() if repeat else keys
+        said = pc.greater(pc.binary_length(texts), 0).fill_null(False).to_numpy(zero_copy_only=False)
+        if repeat:
             of_name = partition_of(keys.dictionary, shards)
             shard[said] = of_name[keys.indices.filter(pa.array(said)).to_numpy()]
         else:
@@ -212,10 +212,6 @@ def _shards_of(law: LawSpec, given: _Rows, keys: pa.Array, shards: int) -> Integ
     for i in np.flatnonzero(~said).tolist():
         shard[i] = shard_of(_routing_key(law, given, i), shards)
     return shard
-
-
-def _text(keys: pa.Array) -> pa.Array:
-    return keys.dictionary_decode() if pa.types.is_dictionary(keys.type) else keys
 
 
 def _routing_key(law: LawSpec, given: _Rows, row: int) -> str:

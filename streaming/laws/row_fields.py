@@ -33,7 +33,7 @@ class RowFields:
     """
 
     def __init__(self, names: Sequence[str], columns: Sequence[pa.Array], count: int) -> None:
-        self._columns = dict(zip(names, map(_without_null_texts, columns), strict=True))
+        self._columns = dict(zip(names, columns, strict=True))
         self._count = count
         # Which of two fields of one name counts, where one is null, is the parser's rule.
         self.plain: Flags = np.full(count, len(self._columns) == len(columns))
@@ -148,13 +148,6 @@ def is_text(kind: pa.DataType) -> bool:
 def is_number(kind: pa.DataType) -> bool:
     """Whether a column is of numbers."""
     return bool(pa.types.is_float64(kind) or pa.types.is_int64(kind))
-
-
-def _without_null_texts(column: pa.Array) -> pa.Array:
-    """A column in which null is said in one way, and not by a null text in a dictionary."""
-    if pa.types.is_dictionary(column.type) and column.dictionary.null_count:
-        return column.cast(column.type.value_type)
-    return column
 
 
 def worded(number: Integers, words: pa.Array, without: Flags | None = None) -> pa.DictionaryArray:

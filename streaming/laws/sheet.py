@@ -114,8 +114,6 @@ HEAD: Final = (
 def head_of(sheet: Sheet, records: Records, max_ahead_ms: int) -> list[pa.Array]:
     """The columns of HEAD; what `contract.events.parse` would refuse is not plain."""
     ts, at = sheet.moments(records.times()[sheet.i], max_ahead_ms)
-    if records.broadcast is not None:
-        sheet.plain &= ~np.asarray(records.broadcast, dtype=np.bool_)[sheet.i]
     ids = named(sheet.texts("id"), sheet.i, records)
     return [pa.array(sheet.i), ids, pa.array(ts), pa.array(at)]
 
@@ -130,7 +128,10 @@ def named(ids: pa.Array, source: Integers, records: Records) -> pa.Array:
 
 
 def alike(records: Records, type: str) -> Iterator[Sheet]:
-    """The rows of all packs of one type, those with the same columns together."""
+    """The rows of all packs of one type, those with the same columns together.
+
+    What every shard got came by the wrong topic, which the parser's way says: it is not plain.
+    """
     found: dict[tuple[tuple[str, str], ...], list[tuple[pa.RecordBatch, Integers]]] = {}
     for pack in records.packs:
         if pack.type == type:
@@ -139,7 +140,10 @@ def alike(records: Records, type: str) -> Iterator[Sheet]:
             i = np.arange(pack.first, pack.first + len(pack.rows))
             found.setdefault(key, []).append((pack.rows.replace_schema_metadata(None), i))
     for pieces in found.values():
-        yield Sheet(joined([rows for rows, _ in pieces]), np.concatenate([i for _, i in pieces]))
+        sheet = Sheet(joined([rows for rows, _ in pieces]), np.concatenate([i for _, i in pieces]))
+        if records.broadcast is not None:
+            sheet.plain &= ~np.asarray(records.broadcast, dtype=np.bool_)[sheet.i]
+        yield sheet
 
 
 def joined(pieces: Sequence[pa.RecordBatch]) -> pa.RecordBatch:

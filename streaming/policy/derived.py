@@ -19,10 +19,11 @@ class PolicyCache(Generic[T]):
 
     Args:
         make: makes it.
-        kept_max: so many are kept; the one used longest ago leaves.
+        kept_max: so many are kept; the one used longest ago leaves. As a rule enough for a worker's shards,
+            of one of which a batch rarely sees more than two.
     """
 
-    def __init__(self, make: Callable[[PolicySet], T], kept_max: int) -> None:
+    def __init__(self, make: Callable[[PolicySet], T], kept_max: int = 64) -> None:
         self._make = make
         # The entries stand in the value, so that their id is nobody else's as long as it is a key.
         self._kept: LRUCache[int, tuple[Mapping[str, Any], T]] = LRUCache(kept_max)

@@ -32,9 +32,7 @@ class Bench:
     def __init__(self, folder: Path, bootstrap: str, settings: str, *words: str) -> None:
         self.bootstrap = bootstrap
         self._producer = Producer({"bootstrap.servers": bootstrap, "partitioner": "murmur2"})
-        file = folder / "weir.yaml"
-        file.write_text(settings)
-        self.job = Job(folder, bootstrap, "--settings", str(file), *words)
+        self.job = Job(folder, bootstrap, *words, settings=settings)
 
     def write(self, topic: str, value: Event | bytes, key: str | None = None, **more: Any) -> None:
         """Write a record, and wait for it."""

@@ -3,9 +3,8 @@
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-import orjson
 from event_kit import T0, Event
-from usage_kit import gathered_of
+from usage_kit import decisions_of, gathered_of
 
 from streaming.laws.backlog.table import BacklogTable
 from streaming.laws.concurrency.table import ConcurrencyTable
@@ -34,23 +33,18 @@ def timeline_of(initial: Mapping[str, Any], changes: Iterable[tuple[int, str, An
     return timeline
 
 
-def batch_of(events: Sequence[Event], timeline: PolicyTimeline, processed_ts: int | None) -> Batch:
-    """Events of one type in order of time, as the job hands them to a law."""
-    parsed = [LAWS.readers[event["type"]](event, event["id"], event["ts"]) for event in events]
-    law = LAWS.by_event[type(parsed[0])]
-    gathered = gathered_of(parsed, law, timeline, replay=processed_ts is None)
-    return Batch(events=gathered, timeline=timeline, processed_ts=processed_ts, end=False)
-
-
 def fold(
     table: LawState, events: Sequence[Event], timeline: PolicyTimeline, processed_ts: int | None = None
 ) -> list[Decision]:
-    """The decisions of one batch; `processed_ts` None is a replay."""
+    """The decisions of one batch of events of one type; `processed_ts` None is a replay."""
     if not events:
         # Nobody calls a law for nothing.
         return []
-    decided = table.fold(batch_of(events, timeline, processed_ts))
-    return [orjson.loads(value) for value in decided.column("value").to_pylist()]
+    parsed = [LAWS.readers[event["type"]](event, event["id"], event["ts"]) for event in events]
+    law = LAWS.by_event[type(parsed[0])]
+    gathered = gathered_of(parsed, law, timeline, replay=processed_ts is None)
+    decided = table.fold(Batch(events=gathered, timeline=timeline, processed_ts=processed_ts, end=False))
+    return [decision for _, decision in decisions_of(decided)]
 
 
 def replay(events: Sequence[Event], policies: Mapping[str, Any] | PolicyTimeline) -> list[Decision]:

@@ -19,6 +19,7 @@ class Job:
         folder: for checkpoint, logs and ready file.
         kafka: the broker.
         words: further options.
+        settings: text of its weir.yaml; empty: it has none.
         checkpoint: where it is; None: in the folder.
         prefix: words before the command, such as another program that runs it.
     """
@@ -28,6 +29,7 @@ class Job:
         folder: Path,
         kafka: str,
         *words: str,
+        settings: str = "",
         checkpoint: Path | str | None = None,
         prefix: Sequence[str] = (),
     ) -> None:
@@ -35,6 +37,9 @@ class Job:
         self._kafka = kafka
         self._checkpoint = checkpoint or folder / "checkpoint"
         self._prefix = prefix
+        if settings:
+            (folder / "weir.yaml").write_text(settings)
+            self._words += "--settings", str(folder / "weir.yaml")
         self.log = folder / "job.log"
         self._ready = folder / "ready.json"
         self._process: subprocess.Popen[bytes] | None = None

@@ -46,16 +46,17 @@ def quota(rate: float, burst: float | None = None, **fields: Any) -> dict[str, A
     return value if burst is None else value | {"controller_mutation_burst": burst}
 
 
-def records_of(events: Sequence[Event], first: int = 0) -> Records:
-    """Events as records of one partition, from offset `first`."""
-    records = Records()
-    for offset, event in enumerate(events, start=first):
-        records.topic.append("weir.requests")
-        records.partition.append(0)
-        records.offset.append(offset)
-        records.ts.append(None)
-        records.value.append(orjson.dumps(event))
-    return records
+def records_of(
+    events: Sequence[Event], first: int = 0, times: Sequence[int] = (), partitions: Sequence[int] = (),
+    broadcast: Sequence[bool] | None = None,
+) -> Records:  # fmt: skip
+    """Events as records from offset `first`, of one partition and at no time (ms) unless these are given."""
+    count = len(events)
+    return Records(
+        topic=["weir.requests"] * count, partition=partitions or [0] * count,
+        offset=[*range(first, first + count)], ts=times or [None] * count,
+        value=[orjson.dumps(event) for event in events], broadcast=broadcast,
+    )  # fmt: skip
 
 
 class Shard:

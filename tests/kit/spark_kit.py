@@ -1,4 +1,4 @@
-"""What the tests of the Spark job share: a group state without Spark, and records as frames and files."""
+"""What the tests of the Spark job share: a group's state, and records as frames and files."""
 
 import json
 from collections.abc import Sequence
@@ -7,6 +7,8 @@ from typing import Any
 
 import pandas as pd
 import pyarrow as pa
+from pyspark.sql.streaming.state import GroupState, GroupStateTimeout
+from pyspark.sql.types import StructType
 
 from streaming.job import schemas
 from streaming.job.operator import Input
@@ -18,43 +20,13 @@ SHARDS, TASKS = 4, 2
 LIVE = Input(context=StepContext(fail_fast=True), shards=SHARDS, tasks=TASKS, names=TOPICS)
 
 
-class FakeGroupState:
-    """Spark's GroupState as far as the operator uses it; test_group_state.py proves that it behaves alike.
-
-    Args:
-        value: the state before, None if there is none.
-        processed_ts: time of the micro-batch in ms.
-    """
-
-    def __init__(self, value: tuple[Any, ...] | None = None, processed_ts: int = 0) -> None:
-        self._value = value
-        self._processed_ts = processed_ts
-
-    @property
-    def exists(self) -> bool:
-        """Whether there is a state."""
-        return self._value is not None
-
-    @property
-    def get(self) -> tuple[Any, ...]:
-        """The state; ValueError if there is none."""
-        if self._value is None:
-            raise ValueError("state is either not defined or has already been removed")
-        return self._value
-
-    def update(self, value: tuple[Any, ...]) -> None:
-        """Set the state; TypeError for None."""
-        if value is None:
-            raise TypeError("the state cannot be None")
-        self._value = tuple(value)
-
-    def remove(self) -> None:
-        """Drop the state."""
-        self._value = None
-
-    def getCurrentProcessingTimeMs(self) -> int:
-        """Time of the micro-batch."""
-        return self._processed_ts
+def group_state(processed_ts: int = 0) -> GroupState:
+    """Spark's own, of a group that has none yet, in a micro-batch of this time, ms."""
+    return GroupState(
+        optionalValue=None, batchProcessingTimeMs=processed_ts, eventTimeWatermarkMs=0,
+        timeoutConf=GroupStateTimeout.NoTimeout, hasTimedOut=False, watermarkPresent=False, defined=False,
+        updated=False, removed=False, timeoutTimestamp=-1, keyAsUnsafe=b"", valueSchema=StructType(),
+    )  # fmt: skip
 
 
 def record_columns(

@@ -15,7 +15,7 @@ from streaming.contract.usage_events import GroupUsage
 from streaming.laws.law import Batch, Decision, Entry, LawSpec, LawState
 from streaming.laws.registry import LAWS
 from streaming.laws.shares import intake
-from streaming.laws.shares.intake import ReportBatch, Reports
+from streaming.laws.shares.intake import ReportBatch
 from streaming.laws.shares.table import SharesTable
 from streaming.policy.files import load_policies
 from streaming.policy.timeline import PolicyTimeline
@@ -27,7 +27,7 @@ RELATIVE = 1e-6
 Event = dict[str, Any]
 
 
-def entry_of(event: Event, source: int = 0, routing_key: str = "") -> Entry:
+def entry_of(event: Event, source: int = 0) -> Entry:
     """An event as a law gets it, read by the contract's own reader."""
     read = LAWS.parse(orjson.dumps(event), default_id=f"e{source}", default_ts=None)
     return Entry(read, source)
@@ -57,8 +57,8 @@ def gathered_of(events: Sequence[Any], law: LawSpec, timeline: PolicyTimeline, *
     return intake.events(timeline, replay=replay)
 
 
-def reports_of(entries: Iterable[Entry]) -> tuple[Reports, list[Entry]]:
-    """The reports among events in order, as columns, and the events that are left: ticks."""
+def batch_from(entries: list[Entry], timeline: PolicyTimeline, *, end: bool = False) -> Batch:
+    """A batch of a replay, in order; reports as columns, as the law of shares gets them."""
     put, before, ticks = list[tuple[int, GroupUsage]](), list[int](), list[Entry]()
     for entry in entries:
         if isinstance(entry.event, GroupUsage):
@@ -66,18 +66,8 @@ def reports_of(entries: Iterable[Entry]) -> tuple[Reports, list[Entry]]:
             before.append(len(ticks))
         else:
             ticks.append(entry)
-    return report_columns(put, before), ticks
-
-
-def report_columns(events: Sequence[tuple[int, GroupUsage]], ticks: Sequence[int]) -> Reports:
-    """Reports that were parsed one by one, each with its record, in order; so many ticks come before each."""
-    return intake._rows(intake._parsed(events), np.arange(len(events)), np.array(ticks, np.int64))
-
-
-def batch_from(entries: list[Entry], timeline: PolicyTimeline, *, end: bool = False) -> Batch:
-    """A batch of a replay; reports as columns, as the law of shares gets them."""
-    reported = ReportBatch(*reports_of(entries))
-    return Batch(events=reported, timeline=timeline, processed_ts=None, end=end)
+    reports = intake._rows(intake._parsed(put), np.arange(len(put)), np.array(before, np.int64))
+    return Batch(events=ReportBatch(reports, ticks), timeline=timeline, processed_ts=None, end=end)
 
 
 def decisions_of(decided: Decided) -> list[tuple[int, Decision]]:

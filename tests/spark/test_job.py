@@ -20,6 +20,7 @@ from streaming.contract.topics import Cluster
 from streaming.laws.law import StepContext
 from streaming.laws.shard import step
 from weir.stack.kafka import LocalKafka
+from weir.stack.process import running
 from weir.stack.topics import ensure_topics
 
 
@@ -44,15 +45,6 @@ def uninterrupted(broker: Broker) -> dict[str, bytes]:
             records.broadcast.append(bool(number))
     _, outputs = step("mutation", 0, None, records, StepContext(fail_fast=True))
     return {name: value for name, value in zip(outputs.listed("id"), outputs.value, strict=True) if name}
-
-
-def gone(pid: int) -> bool:
-    """Whether no process has this id."""
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return True
-    return False
 
 
 def tear(checkpoint: Path) -> None:
@@ -80,7 +72,7 @@ def test_a_job_killed_under_load_decides_as_one_that_was_not(
     job.end(signal.SIGKILL)
     names |= load(broker, len(names), 2.0)
     second = job.start()
-    assert gone(first["jvm_pid"]) and second["jvm_pid"] != first["jvm_pid"]
+    assert not running(first["jvm_pid"]) and second["jvm_pid"] != first["jvm_pid"]
     names |= load(broker, len(names), 1.0)
     broker.wait_for(names)
     os.kill(second["jvm_pid"], signal.SIGKILL)
@@ -101,18 +93,17 @@ def test_a_job_killed_under_load_decides_as_one_that_was_not(
     check_dead_letters(broker)
     assert series_at(second["metrics"])["weir_job_decisions_total"] > 0
     assert job.end(signal.SIGTERM) == 0
-    assert gone(second["jvm_pid"])
+    assert not running(second["jvm_pid"])
 
 
 @pytest.mark.soak
 def test_a_job_says_which_of_its_topics_was_deleted(tmp_path: Path) -> None:
     """Decisions come back by Spark's own sink: told. Policies gone: it ends, and knows the new ones later."""
-    settings = tmp_path / "weir.yaml"
-    settings.write_text("kafka: {topics_check_ms: 200}\n")
+    settings = "kafka: {topics_check_ms: 200}\n"
     made = LocalKafka(tmp_path / "kafka", auto_create_topics=True, properties={"num.partitions": "3"})
     with made as kafka:
         admin = AdminClient({"bootstrap.servers": kafka.bootstrap})
-        job, broker = Job(tmp_path, kafka.bootstrap, "--settings", str(settings)), Broker(kafka.bootstrap)
+        job, broker = Job(tmp_path, kafka.bootstrap, settings=settings), Broker(kafka.bootstrap)
         with closing(job), closing(broker):
             ready = job.start()
             for number in range(5):

@@ -3,12 +3,11 @@
 import multiprocessing
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import pytest
 from law_kit import policy, quota, request
-from pyspark.sql.streaming.state import GroupState
-from spark_kit import LIVE, FakeGroupState, record_columns
+from spark_kit import LIVE, group_state, record_columns
 
 from enforcer.host.budget import resident_bytes
 from streaming.columns.records import Records
@@ -27,7 +26,7 @@ def grown_mib(folder: Path, at_once: int) -> float:
     """By how much a worker grows when each of many client-ids asks once, so many in a batch."""
     warm_up()
     given = replace(LIVE, shards=1, tasks=1, blob_stores=BlobStores(folder=folder, batches_kept=2))
-    decide, state = group_function(given), FakeGroupState()
+    decide, state = group_function(given), group_state()
     key = (grouping_keys_of(1, 1)["mutation"][0],)
 
     def asked(number: int) -> tuple[int, int, dict[str, Any]]:
@@ -38,7 +37,7 @@ def grown_mib(folder: Path, at_once: int) -> float:
     def step(first: int, count: int) -> None:
         limit = (schemas.POLICY, first, policy(0, EVERYBODY, quota(5)))
         records = record_columns([limit, *map(asked, range(first, first + count))])
-        rows = sum(len(each[0]) for each in decide(key, iter([records]), cast(GroupState, state)))
+        rows = sum(len(each[0]) for each in decide(key, iter([records]), state))
         assert rows == count
 
     step(NAMES, 1)

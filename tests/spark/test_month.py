@@ -158,9 +158,7 @@ def live_through(installation: Installation, broker: Broker) -> Readings:
 @pytest.mark.soak
 def test_a_month_leaves_no_more_than_a_fortnight(kafka: LocalKafka, tmp_path: Path) -> None:
     """State, checkpoint, topics, series and memory; and the job has decided all of it."""
-    settings = tmp_path / "weir.yaml"
-    settings.write_text(SETTINGS)
-    job, broker = Job(tmp_path, kafka.bootstrap, "--settings", str(settings)), Broker(kafka.bootstrap)
+    job, broker = Job(tmp_path, kafka.bootstrap, settings=SETTINGS), Broker(kafka.bootstrap)
     with closing(job), closing(broker):
         installation = Installation(tmp_path, job.start())
         shorten(kafka.bootstrap)

@@ -7,10 +7,9 @@ from typing import Any
 
 import orjson
 import pytest
-from law_kit import T0
+from law_kit import T0, records_of
 from pyspark.sql import SparkSession
 
-from streaming.columns.records import Records
 from streaming.contract.topics import Topics
 from streaming.job.grouping_keys import grouping_keys_of
 from streaming.job.operator import warm_up
@@ -80,12 +79,7 @@ def test_a_law_of_one_file_lives_in_the_job(toy: Any, log: Path, tmp_path: Path)
     context = StepContext(processed_ts=T0, fail_fast=True)
 
     def live(events: list[dict[str, Any]], body: bytes | None) -> tuple[bytes, list[dict[str, Any]]]:
-        none = [0] * len(events)
-        records = Records(
-            topic=[""] * len(none), partition=none, offset=none, ts=[T0] * len(none),
-            value=[orjson.dumps(event) for event in events],
-        )  # fmt: skip
-        body, outputs = step("hearts", 0, body, records, context)
+        body, outputs = step("hearts", 0, body, records_of(events, times=[T0] * len(events)), context)
         return body, [orjson.loads(value) for value in outputs.value]
 
     body, first = live([{"type": "beat", "id": "b", "ts": T0, "heart": "a"}], None)

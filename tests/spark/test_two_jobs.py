@@ -2,6 +2,7 @@
 
 import signal
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack, closing
 from pathlib import Path
 
 import orjson
@@ -14,19 +15,13 @@ from stack_kit import until
 @pytest.fixture
 def make_job(bootstrap: str, tmp_path: Path) -> Iterator[Callable[[str], Job]]:
     """Makes jobs, each with a folder of its own; they are not started yet."""
-    made: list[Job] = []
+    with ExitStack() as stack:
 
-    def make(name: str) -> Job:
-        folder = tmp_path / name
-        folder.mkdir()
-        made.append(Job(folder, bootstrap))
-        return made[-1]
+        def make(name: str) -> Job:
+            (tmp_path / name).mkdir()
+            return stack.enter_context(closing(Job(tmp_path / name, bootstrap)))
 
-    try:
         yield make
-    finally:
-        for job in made:
-            job.close()
 
 
 @pytest.mark.soak

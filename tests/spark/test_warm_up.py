@@ -12,7 +12,7 @@ import orjson, pyarrow as pa
 from law_kit import Shard, policy, quota, refund, request
 from numba.core.dispatcher import Dispatcher
 from streaming import laws
-from spark_kit import LIVE, SHARDS, TASKS, FakeGroupState, record_columns
+from spark_kit import LIVE, SHARDS, TASKS, group_state, record_columns
 from streaming.job import schemas
 from streaming.job.operator import group_function, warm_up
 from streaming.job.grouping_keys import grouping_keys_of
@@ -48,7 +48,7 @@ asked = [(schemas.EVENT, n, request(str(n), n, 1, subject="user=alice")) for n i
 key = (grouping_keys_of(SHARDS, TASKS)["mutation"][0],)
 for sent in (), [b"sent again ten x"] * 2:
     arrow = record_columns(asked, sent=sent)
-    assert list(group_function(LIVE)(key, iter([arrow]), FakeGroupState()))
+    assert list(group_function(LIVE)(key, iter([arrow]), group_state()))
 usage = {f"rg{n}": {"publishedMsg": n} for n in range(40)}
 report = {"type": "group_usage", "ts": 1, "broker": "b", "period_ms": 1, "usage": usage}
 reports = [orjson.dumps(report)] * 3

@@ -45,26 +45,41 @@ def tick_in(value: bytes | None) -> dict[str, Any]:
 
 
 class Jobs:
-    """Which jobs tick."""
+    """Which jobs tick.
 
-    def __init__(self) -> None:
+    Args:
+        own: query of one that does not count; None: all do.
+    """
+
+    def __init__(self, own: str | None = None) -> None:
+        self._own = own
         self._last: dict[str, tuple[int, bool, str, float]] = {}
 
     def take(self, tick: Mapping[str, Any], ts: int) -> None:
         """A tick and its record's time, ms; those of an earlier Weir do not say whose they are."""
-        if type(query := tick.get("query")) is str:
+        if type(query := tick.get("query")) is str and query != self._own:
             who = printable(f"pid {tick.get('pid')} on host {tick.get('host')}")
             began = since if type(since := tick.get("since")) is int else math.inf
             told = ts, tick.get("leaving") is True, who, began
             # Of several partitions, which are read one after the other.
             self._last[query] = max(told, self._last.get(query, told))
 
+    def hear(self, reader: Reader, topic: str, since_ms: int) -> None:
+        """Take what came on a topic from that time on and since the last call.
+
+        Raises:
+            WeirError: it cannot be read, or not within a time.
+        """
+        until = time.monotonic() + _LIMIT_S
+        for message in reader.read_on(reader.spans(topic, since_ms, limit_s=_LIMIT_S), _LIMIT_S):
+            if time.monotonic() > until:
+                raise WeirError(f"{topic} has too many records for {_LIMIT_S:.0f} s")
+            self.take(tick_in(message.value()), message.timestamp()[1])
+
     def since(self, ts: int, before: tuple[int, str] | None = None) -> dict[str, tuple[int, str]]:
         """By query, but for those that left: when it ticked last, not before `ts`, ms, and who it is.
 
-        Args:
-            ts: see there.
-            before: only those whose first tick came before that of this time (ms) and query.
+        With `before`, those whose first tick came before that of this time (ms) and query.
         """
         return {
             query: (last, who)
@@ -93,44 +108,34 @@ def other_job(
     Raises:
         WeirError: the topic cannot be read, or not within a time, as nobody else was heard yet.
     """
-    jobs, since_ms = Jobs(), (time.time_ns() // 1_000_000 if since is None else since) - _BACK_MS
+    jobs, since_ms = Jobs(query), (time.time_ns() // 1_000_000 if since is None else since) - _BACK_MS
     before_us = None if since is None else (since, query)
-
-    def others(reader: Reader) -> dict[str, tuple[int, str]]:
-        until = time.monotonic() + _LIMIT_S
-        spans = reader.spans(cluster.topics.usage, since_ms, limit_s=_LIMIT_S)
-        for message in reader.read_on(spans, _LIMIT_S):
-            if time.monotonic() > until:
-                raise WeirError(f"{cluster.topics.usage} has too many records for {_LIMIT_S:.0f} s")
-            jobs.take(tick_in(message.value()), message.timestamp()[1])
-        found = jobs.since(since_ms, before_us)
-        found.pop(query, None)
-        return found
-
     # A collector's open transaction would hide what comes behind it.
     own = {"isolation.level": "read_uncommitted"}
     with closing(Reader(cluster.bootstrap, cluster.client, own)) as reader:
-        before, end = None, time.monotonic() + SILENT_S
-        while before is None:
+        before: dict[str, tuple[int, str]] | None = None
+        end, names, failed = time.monotonic() + SILENT_S, "", ""
+        while True:
             try:
-                before = others(reader)
+                jobs.hear(reader, cluster.topics.usage, since_ms)
             except WeirError:
-                # Who decides already looks once only.
-                if since is None or time.monotonic() > end:
+                # Who does not decide yet looks once only.
+                if before is None and (since is None or time.monotonic() > end):
                     raise
-                pause(_POLL_S)
-        now, end, names, failed = before, time.monotonic() + SILENT_S, "", ""
-        if before and since is None:
-            names = "; ".join(who for _, who in before.values())
-            say(f"waiting for at most {SILENT_S:.0f} s: a job of another checkpoint ticked lately ({names})")
-        while (now or since is not None) and time.monotonic() < end:
-            pause(_POLL_S)
-            try:
-                now, failed = others(reader), ""
-            except WeirError:
                 # Heard before, and not heard to go.
                 failed = names
-                continue
-            for _, (_, who) in now.items() - before.items():
-                return who
-    return failed
+            else:
+                now, failed = jobs.since(since_ms, before_us), ""
+                if since is None and not now:
+                    return ""
+                if before is None:
+                    before, end = now, time.monotonic() + SILENT_S
+                    if since is None:
+                        names = "; ".join(who for _, who in now.values())
+                        told = f"a job of another checkpoint ticked lately ({names})"
+                        say(f"waiting for at most {SILENT_S:.0f} s: {told}")
+                for _, (_, who) in now.items() - before.items():
+                    return who
+            if before is not None and time.monotonic() >= end:
+                return failed
+            pause(_POLL_S)

@@ -63,11 +63,6 @@ class Ticker:
         self._in_use = False
         self.since: int | None = None
 
-    @property
-    def period_ms(self) -> int:
-        """Time between two ticks, ms."""
-        return min(self._round_ms, self._interval_ms)
-
     def poll(self, now_ms: float) -> None:
         """Send a tick if one is due; never waits long, never raises: the job goes on without ticks.
 
@@ -76,7 +71,7 @@ class Ticker:
         """
         if now_ms < self._next_ms:
             return
-        self._next_ms = now_ms + self.period_ms
+        self._next_ms = now_ms + min(self._round_ms, self._interval_ms)
         try:
             self._in_use = self._in_use or self._has_events()
             if not self._in_use:

@@ -5,7 +5,7 @@ and planned anew for every batch.
 """
 
 from collections import Counter
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import Any, Final
 
 import numpy as np
@@ -123,14 +123,8 @@ class CountsParam(AccumulatorParam[Any]):
         oldest = dict(value1.oldest)
         for batch_ms, ts in value2.oldest.items():
             oldest[batch_ms] = min(ts, oldest.get(batch_ms, ts))
-        return BatchCounts(
-            events=value1.events + value2.events,
-            decisions=value1.decisions + value2.decisions,
-            dead_letters=value1.dead_letters + value2.dead_letters,
-            withheld=value1.withheld + value2.withheld,
-            copies=value1.copies + value2.copies,
-            oldest={batch_ms: oldest[batch_ms] for batch_ms in sorted(oldest)[-BATCHES_KEPT:]},
-            differences=_bounded(value1.differences + value2.differences),
-            segments=value1.segments + value2.segments,
-            tried=value1.tried + value2.tried,
-        )
+        names = {each.name for each in fields(BatchCounts)} - {"oldest"}
+        sums: dict[str, Any] = {name: getattr(value1, name) + getattr(value2, name) for name in names}
+        sums["differences"] = _bounded(sums["differences"])
+        kept = {batch_ms: oldest[batch_ms] for batch_ms in sorted(oldest)[-BATCHES_KEPT:]}
+        return BatchCounts(oldest=kept, **sums)

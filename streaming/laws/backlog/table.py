@@ -32,8 +32,6 @@ DECISION: Final = DecisionForm(
 )
 MAX_TOPICS: Final = 65_536
 """Rows of one shard; beyond it those reported longest ago leave first, ties by name."""
-MAX_CACHED: Final = 64
-"""Sets of policies whose rules are remembered, of MAX_TOPICS topics each: those of a worker's shards."""
 _LONG_AGO: Final = -(2**62)
 _INTEGER: Final = pa.int64()
 _COLUMNS: Final = pa.schema({
@@ -52,9 +50,7 @@ _OPTIONAL: Final = {"shadow": pa.bool_(), "applied_ts": _INTEGER}
 """What only decisions say that are not acted on, or of reports that were applied at another time."""
 
 
-rules_of: Final = PolicyCache(
-    lambda policies: lru_cache(MAX_TOPICS)(partial(rules_for, policies)), MAX_CACHED
-)
+rules_of: Final = PolicyCache(lambda policies: lru_cache(MAX_TOPICS)(partial(rules_for, policies)))
 """The rules for a topic under a set of policies."""
 
 

@@ -16,7 +16,6 @@ from streaming.laws.concurrency.law import Flags, Integers
 from streaming.laws.law import Intake
 from streaming.laws.row_fields import WORDS, listed
 from streaming.laws.sheet import MISSING, Sheet, objects_of
-from streaming.policy.timeline import PolicyTimeline
 
 _NUMBER: Final = ("start_ns", "rtt_ns", "inflight")
 _SAMPLE: Final = pa.struct(
@@ -90,6 +89,7 @@ class SampleIntake(ColumnIntake, Intake):
 
     type = "latency"
     fields = (pa.field("partition", WORDS), pa.field("samples", pa.list_(_SAMPLE)))
+    batch = Samples
 
     def put(self, i: int, event: Any) -> None:
         """Take an event, or those of its samples that can be used.
@@ -128,11 +128,6 @@ class SampleIntake(ColumnIntake, Intake):
         columns = list(zip(*rows, strict=True)) if rows else [()] * _SAMPLE.num_fields
         partition = pa.array([event.partition for event in events], pa.string()).dictionary_encode()
         return [partition, _column(np.array(ends), columns[:-1], columns[-1])]
-
-    def events(self, timeline: PolicyTimeline, *, replay: bool) -> Samples | None:
-        """All of them in order."""
-        rows = self.gathered()
-        return None if rows is None else Samples.of(rows)
 
 
 def _column(ends: Integers, sample: Sequence[Any], k: Any) -> pa.Array:

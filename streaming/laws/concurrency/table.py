@@ -41,8 +41,6 @@ NO_KEY: Final = 0
 DECISION: Final = DecisionForm(type="limit", subject=("partition",), standing=("partition",), timely=True)
 _NAMES: Final = [algorithm.value for algorithm, _ in sorted(NUMBERS.items(), key=lambda known: known[1])]
 """Of the algorithms, by their numbers."""
-MAX_CACHED: Final = 64
-"""Sets of policies whose settings are remembered: those of a worker's shards."""
 
 
 def _limits(policies: PolicySet) -> LearntLimits[LimitSettings]:
@@ -60,7 +58,7 @@ def _limits(policies: PolicySet) -> LearntLimits[LimitSettings]:
     return LearntLimits(find)
 
 
-settings_of: Final = PolicyCache(_limits, MAX_CACHED)
+settings_of: Final = PolicyCache(_limits)
 """The settings of partitions under a set of policies."""
 
 

@@ -16,7 +16,6 @@ from streaming.laws.dispatch.law import LEVELS, Doubles, Flags, Integers
 from streaming.laws.law import Intake
 from streaming.laws.row_fields import WORDS
 from streaming.laws.sheet import MISSING, Sheet, words_of
-from streaming.policy.timeline import PolicyTimeline
 
 _COUNTS = ("msgs", "bytes", "entries")
 _FIELDS = (
@@ -106,6 +105,7 @@ class DeliveryIntake(ColumnIntake, Intake):
 
     type = "dispatch_usage"
     fields = _FIELDS
+    batch = Deliveries
 
     def read(self, sheet: Sheet, ts: Integers) -> list[pa.Array]:
         """As `contract.usage_events.dispatch_usage`."""
@@ -131,8 +131,3 @@ class DeliveryIntake(ColumnIntake, Intake):
             pa.array([e.avg_publish_entry_bytes or 0.0 for e in events], pa.float64()),
             pa.array([e.proxy for e in events], pa.string()),
         ]
-
-    def events(self, timeline: PolicyTimeline, *, replay: bool) -> Deliveries | None:
-        """All of them in order."""
-        rows = self.gathered()
-        return None if rows is None else Deliveries.of(rows)

@@ -55,8 +55,6 @@ DECISION: Final = DecisionForm(
 _OPTIONAL: Final = frozenset({"proxy", "acquired", "applied_ts"})
 MAX_ROWS: Final = 131_072
 """Rows of a shard; beyond it those without a delivery for longest start afresh: most have paid by then."""
-MAX_CACHED: Final = 64
-"""Sets of policies whose limits are remembered: those of a worker's shards."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +90,7 @@ class _Results:
 
 
 limits_of: Final = PolicyCache(
-    lambda policies: LearntLimits(lambda name: limit_of(policies, tuple(orjson.loads(name)))), MAX_CACHED
+    lambda policies: LearntLimits(lambda name: limit_of(policies, tuple(orjson.loads(name))))
 )
 """The limits of rows under a set of policies, by the rows' names."""
 

@@ -3,7 +3,6 @@ which refunds its balance holds already, that the law would have decided otherwi
 all of it once more every REPEAT_MS.
 """
 
-from collections.abc import Iterator
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -90,7 +89,9 @@ def waiting_column(waiting: Waiting, rows: int) -> pa.Array:
 
 def waiting_of(column: pa.Array) -> Waiting:
     """What `waiting_column` wrote."""
-    return {row: [OrphanRefund(*one) for one in orjson.loads(value)] for row, value in _valid(column)}
+    rows = np.flatnonzero(column.is_valid().to_numpy(zero_copy_only=False))
+    values = zip(rows.tolist(), column.take(pa.array(rows)).to_pylist(), strict=True)
+    return {row: [OrphanRefund(*one) for one in orjson.loads(value)] for row, value in values}
 
 
 def waits(column: pa.Array, horizon: int) -> Flags:
@@ -100,11 +101,6 @@ def waits(column: pa.Array, horizon: int) -> Flags:
         # One with a name beyond LISTED_BYTES leaves none.
         found[row] = bool(refunds) and refunds[-1].at + LISTED_MS >= horizon
     return found
-
-
-def _valid(column: pa.Array) -> Iterator[tuple[int, bytes]]:
-    places = np.flatnonzero(column.is_valid().to_numpy(zero_copy_only=False))
-    return zip(places.tolist(), column.take(pa.array(places)).to_pylist(), strict=True)
 
 
 def said_last(decided: DecisionRows, rows: Integers) -> tuple[Integers, pa.Array]:

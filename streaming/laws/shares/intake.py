@@ -10,7 +10,7 @@ from streaming.columns.byte_strings import Integers
 from streaming.columns.records import Records
 from streaming.contract.events import MAX_AHEAD_MS, Event, Tick
 from streaming.contract.usage_events import DIMENSIONS, GroupUsage
-from streaming.laws.law import Entry, Flags, Intake
+from streaming.laws.law import Entries, Entry, Flags, Intake
 from streaming.laws.row_fields import places
 from streaming.laws.shares.report_rows import NOT_SAID, ReportPart, read_reports
 from streaming.laws.sheet import alike
@@ -74,7 +74,7 @@ class ReportIntake(Intake):
         self._max_ahead_ms = max_ahead_ms
         self._parts: list[ReportPart] = []
         self._put: list[tuple[int, GroupUsage]] = []
-        self._ticks: list[tuple[int, tuple[int, int, int], int, Tick]] = []
+        self._ticks = Entries(records, max_ahead_ms)
         self._records = records
 
     def scan(self) -> Flags:
@@ -82,9 +82,6 @@ class ReportIntake(Intake):
         records = self._records
         taken: Flags = np.zeros(len(records), dtype=np.bool_)
         for sheet in alike(records, GROUP_USAGE):
-            if records.broadcast is not None:
-                # A report that every shard got came by the wrong topic, which the parser's way says.
-                sheet.plain &= ~np.asarray(records.broadcast, dtype=np.bool_)[sheet.i]
             part = read_reports(sheet, records.times()[sheet.i], self._max_ahead_ms)
             taken[part.record] = True
             self._parts.append(part)
@@ -99,14 +96,14 @@ class ReportIntake(Intake):
         """Take a report or tick."""
         self.newest = max(self.newest, event.at)
         if isinstance(event, Tick):
-            self._ticks.append((event.at, self._records.order_of(i), i, event))
+            self._ticks.put(i, event)
         else:
             assert isinstance(event, GroupUsage)
             self._put.append((i, event))
 
     def events(self, timeline: PolicyTimeline, *, replay: bool) -> ReportBatch | None:
         """All of them, in the order of docs/contract.md 1."""
-        ticks = [Entry(event, i) for _, _, i, event in sorted(self._ticks, key=lambda one: one[:3])]
+        ticks = self._ticks.events(timeline, replay=replay) or []
         whole = _joined([*self._parts, *([_parsed(self._put)] if self._put else [])])
         if not len(whole.at) and not ticks:
             return None

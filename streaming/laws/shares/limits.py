@@ -30,9 +30,6 @@ from streaming.policy.derived import PolicyCache
 from streaming.policy.groups import GroupLimits, group_limits
 from streaming.policy.policy_set import PolicySet, Section
 
-MAX_CACHED: Final = 64
-"""Sets of policies whose limits are remembered: those of a worker's shards have a part of the groups each,
-and a batch rarely sees more than two of one shard."""
 MAX_ENTRIES: Final = 1 << 20
 """With more quotas the numbers of three of them are too many for one of 64 bits; then no two are alike."""
 _QUOTAS: Final = f"{Section.QUOTAS}["
@@ -66,7 +63,7 @@ def _limits(policies: PolicySet) -> LearntLimits[GroupLimits]:
     return LearntLimits(find, alike if len(paths) < MAX_ENTRIES else None)
 
 
-limits_of: Final = PolicyCache(_limits, MAX_CACHED)
+limits_of: Final = PolicyCache(_limits)
 """The limits of groups under a set of policies."""
 
 

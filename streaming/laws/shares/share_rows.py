@@ -13,14 +13,15 @@ from streaming.columns.outputs import DecisionRows
 from streaming.contract.usage_events import DIMENSIONS
 from streaming.laws.law import Flags
 from streaming.laws.row_fields import places
-from streaming.laws.shares.columns import EXPIRED, IDLE, SHARE, WIDTH, Told
+from streaming.laws.shares.columns import SHARE, WIDTH, Told
 from streaming.laws.shares.law import Codes, Doubles
 from streaming.policy.groups import LIFE_ROUNDS
 
 Ends = NDArray[np.int32]
 TYPE: Final = "share"
 _DIMENSIONS: Final = pa.array(DIMENSIONS, pa.string())
-_REMOVED: Final = {SHARE: None, IDLE: "idle", EXPIRED: "expired"}
+_REMOVED: Final = pa.array([None, "idle", "expired"], pa.string())
+"""By the numbers SHARE, IDLE and EXPIRED."""
 
 
 def rows_of(
@@ -53,7 +54,7 @@ def rows_of(
         "round": this_round,
         "usage": _rates(used, told.limited[closed], shared),
         "limits": _rates(shares, ~np.isnan(shares), shared),
-        "removed": _removed(told.why[number]),
+        "removed": _REMOVED.take(pa.array(told.why[number])),
         "shadow": pa.array(told.shadow[closed]),
         "ttl_ms": pa.array(LIFE_ROUNDS * told.every[closed]),
         "repeat": pa.array(np.ones(len(closed), dtype=np.bool_)),
@@ -96,9 +97,3 @@ def _fill(rates: Doubles, there: Flags, shared: Flags, places: Codes, values: Do
             if shared[row] and there[row, dimension]:
                 places[entry], values[entry] = dimension, rates[row, dimension]
                 entry += 1
-
-
-def _removed(why: Codes) -> pa.Array:
-    """Why there is no share any more; null where there is one."""
-    words = pa.array([_REMOVED[code] for code in sorted(_REMOVED)], pa.string())
-    return words.take(pa.array(why))

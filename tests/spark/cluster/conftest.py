@@ -1,7 +1,7 @@
 """A broker, a Spark cluster and a job on it, for each test its own."""
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from pathlib import Path
 from typing import Any
 
@@ -29,15 +29,11 @@ def make_job(bootstrap: str, cluster: WatchedCluster, tmp_path: Path) -> Iterato
 
         def make(name: str = "job", prefix: Sequence[str] = (), checkpoint: str = "", **settings: Any) -> Job:
             given = {"shuffle_partitions": 2, "driver_host": HOST} | settings
-            file = tmp_path / f"{name}.yaml"
-            file.write_text(yaml.safe_dump({"job": given}))
-            folder = tmp_path / name
-            folder.mkdir(exist_ok=True)
-            words = ("--master", cluster.url, "--settings", str(file))
+            (tmp_path / name).mkdir(exist_ok=True)
             job = Job(
-                folder, bootstrap, *words, checkpoint=checkpoint or tmp_path / "checkpoint", prefix=prefix
-            )
-            stack.callback(job.close)
-            return job
+                tmp_path / name, bootstrap, "--master", cluster.url, settings=yaml.safe_dump({"job": given}),
+                checkpoint=checkpoint or tmp_path / "checkpoint", prefix=prefix,
+            )  # fmt: skip
+            return stack.enter_context(closing(job))
 
         yield make

@@ -19,23 +19,6 @@ CRASH_S = 12.0
 
 
 @pytest.mark.soak
-def test_a_cluster_decides_as_one_process_does(
-    cluster: WatchedCluster, make_job: Callable[..., Any], broker: Broker, bootstrap: str, tmp_path: Path
-) -> None:
-    """Two executors, cold rows on a folder that they share; every Python worker of one is killed once."""
-    job = make_job()
-    names = crowded(broker, job)
-    assert list((tmp_path / "checkpoint").glob("v*/segments/*/*.arrow"))
-    workers = [cluster.python_workers(number) for number in range(2)]
-    assert all(workers), "each executor has its part"
-    for pid in workers[0]:
-        os.kill(pid, signal.SIGKILL)
-    names |= crowd(broker, "second") | load(broker, 0, 1.0)
-    check(broker, bootstrap, names, tmp_path)
-    assert job.end(signal.SIGTERM) == 0
-
-
-@pytest.mark.soak
 @pytest.mark.parametrize("what", ["executor", "python", "worker", "all executors"])
 def test_nothing_is_lost_with_what_is_killed(
     what: str,
@@ -45,9 +28,14 @@ def test_nothing_is_lost_with_what_is_killed(
     bootstrap: str,
     tmp_path: Path,
 ) -> None:
-    """SIGKILL under load: the query goes on, by the same driver, and decides as if nothing had been."""
+    """SIGKILL under load: the query goes on, by the same driver, and decides as one process does.
+
+    On two executors, with cold rows on a folder that they share.
+    """
     job = make_job()
     names = crowded(broker, job)
+    assert list((tmp_path / "checkpoint").glob("v*/segments/*/*.arrow"))
+    assert all(cluster.python_workers(number) for number in range(2)), "each executor has its part"
     killer = threading.Timer(CRASH_S / 3, lambda: kill(cluster, what))
     killer.start()
     names |= load(broker, 0, CRASH_S)

@@ -1,7 +1,7 @@
 """A broker, a file system for checkpoints and jobs on it, for each test its own."""
 
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from pathlib import Path
 from typing import Any
 
@@ -27,12 +27,9 @@ def make_job(bootstrap: str, remote: Remote, tmp_path: Path) -> Iterator[Callabl
             spark = {"spark.sql.streaming.minBatchesToRetain": "3"}
             given = {"segment_cache_dir": str(tmp_path / name / "cache"), **remote.settings, **settings}
             given["spark_conf"] = spark | given.get("spark_conf", {})
-            folder = tmp_path / name
-            folder.mkdir()
-            file = folder / "weir.yaml"
-            file.write_text(yaml.safe_dump({"job": given}))
-            job = Job(folder, bootstrap, "--settings", str(file), checkpoint=remote.checkpoint)
-            stack.callback(job.close)
-            return job
+            (tmp_path / name).mkdir()
+            text = yaml.safe_dump({"job": given})
+            job = Job(tmp_path / name, bootstrap, settings=text, checkpoint=remote.checkpoint)
+            return stack.enter_context(closing(job))
 
         yield make

@@ -76,7 +76,5 @@ def test_what_it_costs(place: str, bootstrap: str, broker: Broker, tmp_path: Pat
 def started(remote: Remote | None, bootstrap: str, folder: Path) -> Job:
     """A job with that checkpoint, or one in a folder."""
     given = {"segment_cache_dir": str(folder / "cache"), **remote.settings} if remote else {}
-    file = folder / "weir.yaml"
-    file.write_text(yaml.safe_dump({"job": given}))
     checkpoint = remote.checkpoint if remote else None
-    return Job(folder, bootstrap, "--settings", str(file), checkpoint=checkpoint)
+    return Job(folder, bootstrap, settings=yaml.safe_dump({"job": given}), checkpoint=checkpoint)

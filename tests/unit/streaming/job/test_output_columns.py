@@ -1,6 +1,7 @@
 """What leaves the live job: many decisions of one partition packed, in their order; all else one by one."""
 
 from collections import Counter
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -40,6 +41,27 @@ def shares(count: int, brokers: int = 2) -> DecisionRows:
     rows = [{"id": f"s{n}", "ts": n, "group": f"g{n}", "broker": f"b{n % brokers}"} for n in range(count)]
     keys = pa.array([f"{row['group']}/{row['broker']}" for row in rows])
     return DecisionRows(type="share", rows=columns_of(rows), source=np.arange(count), keys=keys)
+
+
+def deliveries(large: int = 1, **fields: Any) -> Outputs:
+    """Decisions on dispatch of some brokers and topics, and the same said again; two have long names."""
+    rows = [
+        {
+            "id": f"d{n}", "ts": n, "broker": f"b{n % 5}", "topic": f"t{n % 3}",
+            "subscription": "s" * (large if n in (7, 8) else 1),
+        } | fields
+        for n in range(40)
+    ]  # fmt: skip
+    keys = pa.array([f"{row['topic']}/{row['subscription']}" for row in rows])
+    decided = DecisionRows(type="dispatch", rows=columns_of(rows), source=np.arange(40), keys=keys)
+    again = DECISION.columns([(0, {"type": "dispatch", **row, "repeat": True}) for row in rows])
+    return Outputs(columns=[decided, again])
+
+
+def records(count: int) -> Records:
+    """What they are on."""
+    offsets, none = [*range(count)], [0] * count
+    return Records(topic=["t"] * count, partition=none, offset=offsets, ts=none, value=[b"{}"] * count)
 
 
 def sent(outputs: Outputs, least: int = 4) -> list[dict[str, Any]]:
@@ -112,14 +134,7 @@ def test_few_for_each_of_many_are_written_together(monkeypatch: pytest.MonkeyPat
 @pytest.mark.parametrize("least", [4, NEVER])
 def test_decisions_of_a_broker_keep_their_order_whatever_their_topics(least: int) -> None:
     """Dispatch decisions go where their broker belongs, packed, one by one and said again."""
-    rows = [
-        {"id": f"d{n}", "ts": n, "broker": f"b{n % 5}", "topic": f"t{n % 3}", "subscription": "s"}
-        for n in range(40)
-    ]
-    keys = pa.array([f"{row['topic']}/s" for row in rows])
-    decided = DecisionRows(type="dispatch", rows=columns_of(rows), source=np.arange(40), keys=keys)
-    again = DECISION.columns([(0, {"type": "dispatch", **row, "repeat": True}) for row in rows])
-    found = sent(Outputs(columns=[decided, again]), least)
+    found = sent(deliveries(), least)
     brokers = [f"b{n}" for n in range(5)]
     places = dict(zip(brokers, partition_of(pa.array(brokers), PARTITIONS).tolist(), strict=True))
     seen: dict[str, list[str]] = {}
@@ -162,30 +177,16 @@ def test_what_is_too_large_is_found_without_writing_the_others(size: int) -> Non
     exact = decided.sizes()
     assert decided.largest() >= exact.max()
     outputs = Outputs(columns=[decided])
-    records = Records(topic=["t"] * 3, partition=[0] * 3, offset=[0, 1, 2], ts=[0] * 3, value=[b"{}"] * 3)
-    limit_record_size(outputs, records)
+    limit_record_size(outputs, records(3))
     assert outputs.type == ["dead_letter" if size > 100 else "admission"] * 3
 
 
 def test_what_is_too_large_leaves_the_others_as_they_were() -> None:
     """They leave packed, each broker's to one partition, whatever its topics, and differences are counted."""
-    rows = [
-        {
-            "id": f"d{n}", "ts": n, "broker": f"b{n % 5}", "topic": f"t{n % 3}",
-            "subscription": "s" * (RECORD_BYTES_MAX if n in (7, 8) else 1), "law": "otherwise",
-        }
-        for n in range(40)
-    ]  # fmt: skip
-    keys = pa.array([f"{row['topic']}/{row['subscription']}" for row in rows])
-    decided = DecisionRows(type="dispatch", rows=columns_of(rows), source=np.arange(40), keys=keys)
-    again = DECISION.columns([(0, {"type": "dispatch", **row, "repeat": True}) for row in rows])
-    outputs = Outputs(columns=[decided, again])
+    outputs = deliveries(RECORD_BYTES_MAX, law="otherwise")
     kept = [value for value in outputs.value if len(value) < RECORD_BYTES_MAX]
-    records = Records(
-        topic=["t"] * 40, partition=[0] * 40, offset=[*range(40)], ts=[0] * 40, value=[b"{}"] * 40
-    )
-    limit_record_size(outputs, records)
-    assert counts_of("dispatch", records, outputs, 0).differences.total() == 38
+    limit_record_size(outputs, records(40))
+    assert counts_of("dispatch", records(40), outputs, 0).differences.total() == 38
     found = sent(outputs)
     letters = [orjson.loads(row["value"]) for row in found if row["topic"] == TOPICS.deadletter]
     assert [letter["offset"] for letter in letters] == [7, 8, 0, 0]
@@ -199,9 +200,8 @@ def test_what_is_too_large_leaves_the_others_as_they_were() -> None:
 def test_a_dead_letter_for_a_row_that_says_too_much_names_the_row() -> None:
     """As one for a row that cannot be used."""
     pack = Pack(0, "request", pa.record_batch({"id": ["a", "b", "c"]}), np.array([4, 5, 6]))
-    records = Records(topic=["t"] * 3, partition=[0] * 3, offset=[9] * 3, ts=[0] * 3, value=[], packs=[pack])
     outputs = Outputs(columns=[admissions(3, rejected=["x" * RECORD_BYTES_MAX])])
-    limit_record_size(outputs, records)
+    limit_record_size(outputs, replace(records(3), value=[], packs=[pack]))
     assert [orjson.loads(value)["row"] for value in outputs.value] == [4, 5, 6]
 
 

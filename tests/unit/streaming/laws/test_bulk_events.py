@@ -7,7 +7,6 @@ import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from interpreted_kit import interpreted
 from packed_events_kit import ARRIVED, Event, json_records, packed_records, rows_of, stepped, taken
 from property_kit import tries
 
@@ -179,33 +178,3 @@ def test_rows_without_a_name_are_called_by_their_place() -> None:
     decided = [orjson.loads(value) for value in decisions]
     assert [one["id"] for one in decided] == [f"weir.usage-0-0/{row}/{k}" for row in (0, 1) for k in (0, 1)]
     assert {one["ts"] for one in decided} == {ARRIVED}
-
-
-PROGRAM = """
-import sys, orjson
-from packed_events_kit import packed_records, rows_of, stepped
-for law, type, policies, events in orjson.loads(sys.stdin.buffer.read()):
-    decisions, reasons = stepped(law, [packed_records([rows_of(events)], type)], policies, live=False)
-    assert not reasons
-    sys.stdout.buffer.writelines(value + b"\\n" for value in decisions)
-"""
-
-
-def test_packs_compiled_and_interpreted_give_the_same_bytes() -> None:
-    """`NUMBA_DISABLE_JIT=1` is the same law for packed records too."""
-    deliveries = [DELIVERY | {"id": f"d{n}", "ts": T0 + 300 * n, "msgs": n % 9} for n in range(60)]
-    samples = [
-        {"type": "latency", "id": f"l{n}", "ts": T0 + n, "partition": "p"}
-        | {"samples": [[n, 10**7 + n * n % 97 * 10**6, 20 + n, n % 7 == 0], [n, 10**7, 60, False]]}
-        for n in range(60)
-    ]
-    cases = [
-        (LAW_OF[events[0]["type"]], events[0]["type"], POLICIES, events) for events in (deliveries, samples)
-    ]
-    found = [
-        value
-        for law, type, policies, events in cases
-        for value in stepped(law, [packed_records([rows_of(events)], type)], policies, live=False)[0]
-    ]
-    assert len(found) == 60 + 120
-    assert interpreted(PROGRAM, stdin=orjson.dumps(cases)).splitlines() == found

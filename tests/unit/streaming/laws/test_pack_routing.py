@@ -39,11 +39,9 @@ def rows_of(value: bytes) -> list[tuple[str, int, int, dict[str, Any]]]:
     found = []
     for part in cut(value):
         assert part.cut
-        type, rows = opened(part.value)
-        numbers = rows[PLACE[-1]].to_pylist()
-        assert [set(rows[name].to_pylist()) for name in PLACE[:-1]] == [{0}, {7}, {T0}]
-        written = objects(type, rows.drop_columns(list(PLACE))).to_pylist()
-        found += [(part.law, part.shard, k, orjson.loads(v)) for k, v in zip(numbers, written, strict=True)]
+        for law, shard, (*place, number), written in told(part):
+            assert place == [0, 7, T0]
+            found.append((law, shard, number, orjson.loads(written)))
     return sorted(found, key=lambda one: (one[2], one[1]))
 
 

@@ -5,9 +5,8 @@ from typing import Any
 
 import orjson
 import pytest
-from law_kit import T0, quota, request
+from law_kit import T0, quota, records_of, request
 
-from streaming.columns.records import Records
 from streaming.laws.law import StepContext
 from streaming.laws.present import CLOCK_MS
 from streaming.laws.shard import step
@@ -33,17 +32,12 @@ class Live:
 
     def step(self, now: int, *written: tuple[int, Event], partitions: Sequence[int] = ()) -> list[Event]:
         """The decisions of a batch that begins at `now`, with records of these times (the brokers')."""
-        count = len(written)
-        records = Records(
-            topic=["weir.usage"] * count, partition=list(partitions) or [0] * count,
-            offset=list(range(self._offset, self._offset + count)), ts=[at for at, _ in written],
-            value=[orjson.dumps(event) for _, event in written],
-            broadcast=[event["type"] == "tick" for _, event in written],
+        records = records_of(
+            [event for _, event in written], self._offset, [at for at, _ in written], partitions,
+            [event["type"] == "tick" for _, event in written],
         )  # fmt: skip
-        self._offset += count
-        context = StepContext(
-            initial=POLICIES[self.law], processed_ts=now + self.skew_ms, fail_fast=True
-        )  # fmt: skip
+        self._offset += len(written)
+        context = StepContext(initial=POLICIES[self.law], processed_ts=now + self.skew_ms, fail_fast=True)
         self.body, outputs = step(self.law, 0, self.body, records, context)
         self.withheld += outputs.withheld
         return [orjson.loads(value) for value in outputs.value]

@@ -2,8 +2,6 @@
 
 import orjson
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from law_kit import T0, policy, quota, request
 
 from streaming.laws.name_hashes import shard_of
@@ -148,9 +146,3 @@ DEEP = b"[" * 300 + b"]" * 300
 def test_what_is_nested_too_deeply_is_garbage_too(event: bytes) -> None:
     """It can be read and not be written again, in a dead letter's reason or in parts: no batch ends of it."""
     assert only(event % DEEP) == (LAWS.reporting.name, shard_of("f:1", SHARDS))
-
-
-@given(st.text(), st.integers(1, 64))
-def test_a_home_has_one_shard(routing_key: str, shards: int) -> None:
-    """Any text, any number of shards."""
-    assert 0 <= shard_of(routing_key, shards) < shards

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 from blob_store_kit import MemoryBlobStore
 from event_kit import backlog, delivery, ledger, report, sample, subscription
-from law_kit import T0, policy, quota, refund, request
+from law_kit import T0, policy, quota, records_of, refund, request
 from pack_kit import packed
 
 from streaming.columns.records import NameColumn, Records, unpacked
@@ -67,13 +67,10 @@ class Live:
 
         Records were written `written_ms` after T0; None: each at the time of its event.
         """
-        count = len(events)
-        first, self.offset = self.offset, self.offset + count
-        values = [orjson.dumps(each) for each in events]
-        records = Records(
-            topic=["t"] * count, partition=[0] * count, offset=list(range(first, self.offset)),
-            ts=[each.get("ts", T0) if written_ms is None else T0 + written_ms for each in events],
-            value=values, broadcast=[each["type"] in ("policy", "tick") for each in events],
+        first, self.offset = self.offset, self.offset + len(events)
+        records = records_of(
+            events, first, [each.get("ts", T0) if written_ms is None else T0 + written_ms for each in events],
+            broadcast=[each["type"] in ("policy", "tick") for each in events],
         )  # fmt: skip
         self.body, outputs = step(self.law, 0, self.body, records, self.context)
         decided, buried = [], {}
@@ -82,7 +79,7 @@ class Live:
                 decided.append(value)
             else:
                 place = value["offset"] - first
-                assert b64decode(value["value_base64"]) == values[place]
+                assert b64decode(value["value_base64"]) == orjson.dumps(events[place])
                 buried[place] = value
         return decided, buried
 

@@ -7,8 +7,8 @@ import pyarrow as pa
 from hypothesis import given
 from hypothesis import strategies as st
 from property_kit import tries
+from usage_kit import reloaded
 
-from streaming.state.body import Body, decode, encode
 from streaming.state.subject_table import SubjectTable
 
 NAMES = st.lists(st.sampled_from("abcdefgh") | st.text(max_size=2), unique=True, max_size=5)
@@ -25,11 +25,6 @@ class Table(SubjectTable):
         ]
     )  # fmt: skip
     sparse = frozenset({"many"})
-
-
-def reloaded(table: Table) -> Table:
-    """Through the bytes of a body."""
-    return Table.from_columns(decode(encode(Body(columns=table.columns(), notes={}))).columns)
 
 
 def row_of(data: st.DataObject) -> dict[str, Any]:

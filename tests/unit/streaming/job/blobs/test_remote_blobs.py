@@ -1,4 +1,4 @@
-"""Segments that are far away, by pyarrow's interface to a folder of this machine, and their cache."""
+"""Segments that are far away, here in a folder of this machine, and their cache."""
 
 import fcntl
 import os
@@ -11,7 +11,6 @@ from urllib.parse import urlsplit
 import httpx2
 import pyarrow as pa
 import pytest
-from pyarrow import fs
 
 from streaming.contract.errors import StateError, WeirError
 from streaming.job.blobs import cache as caches
@@ -35,31 +34,27 @@ def rows_of(number: int, size: int = 1000) -> pa.RecordBatch:
 
 @dataclass(frozen=True)
 class Folder:
-    """Files by the library's interface; the first calls may fail."""
+    """A folder of this machine as files that are far away; the first calls may fail."""
 
-    files: fs.FileSystem
+    root: Path
     failures: list[OSError]
 
-    def _fail(self) -> None:
+    def _at(self, path: str) -> Path:
         if self.failures:
             raise self.failures.pop(0)
+        return self.root / path[1:]
 
     def write(self, path: str, content: bytes) -> None:
         """Write a file."""
-        self._fail()
-        with self.files.open_output_stream(path) as stream:
-            stream.write(content)
+        self._at(path).write_bytes(content)
 
     def read(self, path: str) -> pa.Buffer:
         """Read a file."""
-        self._fail()
-        with self.files.open_input_file(path) as file:
-            return file.read_buffer()
+        return pa.py_buffer(self._at(path).read_bytes())
 
     def delete(self, path: str) -> None:
         """Delete a file."""
-        self._fail()
-        self.files.delete_file(path)
+        self._at(path).unlink()
 
 
 @pytest.fixture
@@ -69,7 +64,7 @@ def stores(tmp_path: Path) -> RemoteBlobStores:
     caches.MAPPED.clear()
     caches.CHECKED.clear()
     return RemoteBlobStores(
-        files=Folder(fs.SubTreeFileSystem(str(tmp_path / "far"), fs.LocalFileSystem()), []),
+        files=Folder(tmp_path / "far", []),
         root="/segments", uri="hdfs://n/c/segments", batches_kept=3, limit_s=1.0,
         cache=SegmentCache(folder=tmp_path / "cache", limit_bytes=5000),
     )  # fmt: skip

@@ -83,16 +83,20 @@ class Slow(Log):
         return 0
 
 
-def test_a_slow_broker_is_no_clock_that_is_wrong(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A late acknowledgement looked like a clock of ours seconds ahead, and the batches went by that."""
-    host = Host()
-    log = Slow(host)
+def ticks_to(log: Log, monkeypatch: pytest.MonkeyPatch) -> Ticker:
+    """One of the log's host, where there are events, and no policy says how long a round is."""
     monkeypatch.setattr(ticker, "connected", lambda _client, _own: log)
-    monkeypatch.setattr(ticker, "monotonic", lambda: host.now_ms / 1000)
     monkeypatch.setattr(ticker, "Reader", lambda *_args, **_named: None)
     monkeypatch.setattr(Ticker, "_has_events", lambda _self: True)
     monkeypatch.setattr(Ticker, "_read_round", lambda _self: None)
-    Ticker(Cluster(""), 10_000, host.clock, SAID).poll(0.0)
+    return Ticker(Cluster(""), 10_000, log.host.clock, SAID)
+
+
+def test_a_slow_broker_is_no_clock_that_is_wrong(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A late acknowledgement looked like a clock of ours seconds ahead, and the batches went by that."""
+    host = Host()
+    monkeypatch.setattr(ticker, "monotonic", lambda: host.now_ms / 1000)
+    ticks_to(Slow(host), monkeypatch).poll(0.0)
     assert host.clock.ahead_ms is None
 
 
@@ -100,11 +104,7 @@ def test_ticks_tell_the_batches_how_far_the_clocks_are_apart(monkeypatch: pytest
     """And when the job began: the very first one shows it, so that the next one, at once, can say it."""
     host = Host(2_500)
     log = Log(host)
-    monkeypatch.setattr(ticker, "connected", lambda _client, _own: log)
-    monkeypatch.setattr(ticker, "Reader", lambda *_args, **_named: None)
-    monkeypatch.setattr(Ticker, "_has_events", lambda _self: True)
-    monkeypatch.setattr(Ticker, "_read_round", lambda _self: None)
-    ticks = Ticker(Cluster(""), 10_000, host.clock, SAID)
+    ticks = ticks_to(log, monkeypatch)
     ticks.poll(0.0)
     ticks.poll(9_999.0)
     host.ahead_ms, host.now_ms = 0, host.now_ms + 10_000

@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from law_kit import T0, Shard, quota, refund, replay_all, request
+from law_kit import T0, Shard, quota, records_of, refund, replay_all, request
 from property_kit import tries
 
 from streaming.columns.records import Records
@@ -33,12 +33,8 @@ INITIAL = {
 
 
 def log(events: list[dict[str, Any]]) -> Records:
-    values = [orjson.dumps({"type": "request", "ts": T0 + n * 700} | event) for n, event in enumerate(events)]
-    count = range(len(events))
-    return Records(
-        topic=["t"] * len(events), partition=[0] * len(events), offset=list(count),
-        ts=[T0] * len(events), value=values,
-    )  # fmt: skip
+    asked = [{"type": "request", "ts": T0 + n * 700} | event for n, event in enumerate(events)]
+    return records_of(asked, times=[T0] * len(events))
 
 
 @given(st.lists(FIELDS, max_size=8), st.booleans())
@@ -52,7 +48,7 @@ def test_what_is_written_is_what_orjson_would_write(events: list[dict[str, Any]]
     assert [decision["id"] for decision in decisions] == outputs.listed("id")
     assert [decision["subject"] for decision in decisions] == outputs.listed("key")
     assert [decision["ts"] for decision in decisions] == outputs.listed("ts")
-    assert [event.get("id", f"t-0-{n}") for n, event in enumerate(events)] == outputs.listed("id")
+    assert [event.get("id", f"weir.requests-0-{n}") for n, event in enumerate(events)] == outputs.listed("id")
     for event, decision in zip(events, decisions, strict=True):
         names = [item["name"] for item in event["items"]]
         assert set(decision["rejected"]) <= set(names)

@@ -11,25 +11,29 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pack_kit import packed
 from property_kit import tries
-from usage_kit import report_columns
 
 from streaming.columns.records import NameColumn, Records, unpacked
 from streaming.contract.decisions import DEADLETTER
 from streaming.contract.events import Tick
+from streaming.contract.fields import INT64_MAX
 from streaming.contract.usage_events import GroupUsage
 from streaming.laws.law import Batch, StepContext
 from streaming.laws.registry import LAWS
 from streaming.laws.shard import step
 from streaming.laws.shares.intake import ReportIntake, Reports
+from streaming.laws.shares.report_rows import NOT_SAID
 from streaming.laws.shares.table import SharesTable
 from streaming.policy.timeline import PolicyTimeline
 
 HEAD = {"type": "group_usage", "period_ms": 1000}
 USAGES = st.dictionaries(
     st.sampled_from(["g1", "g2", "g3", "é", ""]),
-    st.sampled_from([{"publishedMsg": 1}, {"dispatchedBytes": 5, "throttledMs": {"dispatchRateInBytes": 7}}]),
+    st.sampled_from([
+        {"publishedMsg": 1}, {"dispatchedBytes": 5, "throttledMs": {"dispatchRateInBytes": 7}},
+        {"publishedMsg": 0, "publishedBytes": INT64_MAX, "throttledMs": {"publishRateInMsgs": INT64_MAX}},
+    ]),
     max_size=4,
-)
+)  # fmt: skip
 REPORTS = st.fixed_dictionaries(
     {"broker": st.sampled_from(["b1", "b2", "ß"]), "usage": USAGES, "ts": st.integers(0, 5)},
     optional={"applied_ts": st.integers(0, 8)},
@@ -93,14 +97,15 @@ def test_columns_say_what_the_parser_says(sent: Sent, data: st.DataObject) -> No
         assert not any(isinstance(event, Tick) or event.usage for event in parsed)
         return
     reports = reported.reports
-    rows, before, ticks = list[tuple[int, GroupUsage]](), list[int](), 0
+    rows, ticks = list[tuple[Any, ...]](), 0
     for i in sorted(range(len(records)), key=lambda i: (parsed[i].at, records.order_of(i), i)):
         event = parsed[i]
-        if isinstance(event, GroupUsage):
-            rows.append((i, event))
-            before.append(ticks)
+        for name, said in event.usage if isinstance(event, GroupUsage) else ():
+            times = [NOT_SAID if time is None else time for time in said.throttled_ms]
+            head = event.at, event.ts, event.period_ms, i, ticks
+            rows.append((*head, [*said.counts], times, name, event.broker))
         ticks += isinstance(event, Tick)
-    assert told(reports) == told(report_columns(rows, before))
+    assert told(reports) == rows
     assert [tick.event for tick in reported.ticks] == sorted(
         (event for event in parsed if isinstance(event, Tick)), key=lambda tick: tick.at
     )
