@@ -9,10 +9,12 @@ from enforcer.core.law import Clock
 from enforcer.laws.concurrency.limiter import Limiter, Reservoir
 from enforcer.laws.concurrency.partitions import Partitions
 from streaming.contract.broker_events import Sample
+from streaming.contract.decisions import LimitDecision
 from streaming.policy.timeline import PolicyTimeline
 
 MS = 1_000_000
 FIXED_2 = {"algorithm": "fixed", "fixed": {"limit": 2}}
+AIMD = {"algorithm": "aimd", "useWindowed": False, "aimd": {"initialLimit": 40}}
 
 
 class Times(SteadyClock):
@@ -57,6 +59,15 @@ class Told:
         """Keep it."""
         self.samples += [(name, sample) for name, each in samples.items() for sample in each]
         self.fractions.update(fractions)
+
+
+def decided(
+    limit: int, ts: int = 1_000, *, partition: str = "broker-1", algorithm: str = "aimd", ttl_ms: int = 60_000
+) -> LimitDecision:
+    """A limit that the job decided."""
+    return LimitDecision(
+        partition=partition, ts=ts, algorithm=algorithm, limit=limit, estimate=float(limit), ttl_ms=ttl_ms
+    )
 
 
 def limiter_at(times: Times, limit: int, queue_max: int = 1_000, deadline_ms: int = 30_000) -> Limiter:

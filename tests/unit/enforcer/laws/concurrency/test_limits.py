@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from concurrency_kit import FIXED_2
+from concurrency_kit import FIXED_2, decided
 from context_kit import enforce
 from mutation_kit import Desk
 
@@ -14,7 +14,6 @@ from enforcer.kafka.addresses.brokers import Brokers
 from enforcer.laws.concurrency.limiter import Limiter
 from enforcer.laws.concurrency.limits import ConcurrencyLimits
 from enforcer.laws.shares.meter import Meter
-from streaming.contract.decisions import LimitDecision
 
 
 class Client:
@@ -73,10 +72,7 @@ class World:
 
     def decided(self, limit: int) -> None:
         """The job says so."""
-        self.limits.take(
-            [LimitDecision(partition="broker-1", ts=1, algorithm="aimd", limit=limit, estimate=float(limit),
-                           ttl_ms=60_000)]
-        )  # fmt: skip
+        self.limits.take([decided(limit, ts=1)])
 
     def counted(self) -> list[str]:
         """Where the clients count."""

@@ -1,22 +1,13 @@
-"""Which partitions are limited, and how much of each limit is this enforcer's."""
+"""Which partitions are limited, how much of each limit is this enforcer's, and what is told of them."""
 
 import pytest
 from clock_kit import Waiter
-from concurrency_kit import FIXED_2, Parts, Times, partitions_at, policies_of
+from concurrency_kit import AIMD, FIXED_2, Parts, Times, decided, partitions_at, policies_of
+from prometheus_client import CollectorRegistry
 
 from enforcer.core import bounds
-from enforcer.laws.concurrency.partitions import IDLE_MS, UNLIMITED
-from streaming.contract.decisions import LimitDecision
+from enforcer.laws.concurrency.partitions import IDLE_MS, UNLIMITED, ConcurrencyMetrics
 from streaming.policy.policy_set import PolicySet
-
-AIMD = {"algorithm": "aimd", "useWindowed": False, "aimd": {"initialLimit": 40}}
-
-
-def decided(limit: int, partition: str = "broker-1", ts: int = 1_000) -> LimitDecision:
-    """A decision of the job's."""
-    return LimitDecision(
-        partition=partition, ts=ts, algorithm="aimd", limit=limit, estimate=float(limit), ttl_ms=60_000
-    )
 
 
 def test_what_no_policy_matches_is_not_limited() -> None:
@@ -45,7 +36,7 @@ def test_a_part_of_the_limit_is_this_enforcers_and_one_at_least() -> None:
     partitions.take([decided(21)])
     partitions.look()
     assert found.limiter.limit == 5
-    partitions.take([decided(2, ts=2_000), decided(99, "broker-7")])
+    partitions.take([decided(2, ts=2_000), decided(99, partition="broker-7")])
     partitions.look()
     assert found.limiter.limit == 1
     parts.fraction = 1.0
@@ -171,11 +162,11 @@ def test_a_limit_that_was_read_before_its_partition_was_used(monkeypatch: pytest
     times = Times()
     monkeypatch.setattr(bounds, "BROKERS_MAX", 2)
     partitions, _ = partitions_at(times, {"*": AIMD})
-    partitions.take([decided(50, f"broker-{number}") for number in range(3)])
-    partitions.take([decided(60, "broker-1", ts=2_000)])
+    partitions.take([decided(50, partition=f"broker-{number}") for number in range(3)])
+    partitions.take([decided(60, ts=2_000)])
     limits = [partitions.find(f"broker-{number}").limiter.limit for number in range(3)]  # type: ignore[union-attr]
     assert limits == [40, 60, 50]
-    partitions.take([decided(50, "broker-7")])
+    partitions.take([decided(50, partition="broker-7")])
     times.pass_ms(60_000)
     late = partitions.find("broker-7")
     assert late is not None
@@ -192,3 +183,37 @@ def test_parts_are_cut_and_not_lost_by_rounding(limit: int, count: int) -> None:
     found = partitions.find("broker-1")
     assert found is not None
     assert found.limiter.limit == limit // count
+
+
+def test_numbers_are_those_of_the_limiter() -> None:
+    """Requests that did not wait are in the histogram too, and refused ones are not."""
+    times = Times()
+    partitions, _ = partitions_at(times, {"broker-1": {**FIXED_2, "exempt": ["heartbeat"]}})
+    found = partitions.find("broker-1")
+    assert found is not None
+    limiter = found.limiter
+    registry = CollectorRegistry()
+    ConcurrencyMetrics(registry, partitions)
+
+    def value(name: str, **labels: str) -> float | None:
+        return registry.get_sample_value(name, {"partition": "broker-1", **labels})
+
+    tickets = [limiter.begin("produce"), limiter.begin("heartbeat")]
+    waiter = Waiter()
+    limiter.wait(waiter)
+    limiter.refuse()
+    times.pass_ms(300)
+    assert value("weir_concurrency_queue_length") == 1
+    assert value("weir_concurrency_queue_age_seconds") == pytest.approx(0.3)
+    limiter.end(tickets[0])
+    assert limiter.admits(waiter)
+    limiter.begin("produce", by=waiter)
+    assert value("zeebe_received_request_count_total") == 4
+    assert value("zeebe_dropped_request_count_total") == 1
+    assert value("zeebe_backpressure_inflight_requests_count") == 2
+    assert value("zeebe_backpressure_requests_limit") == 2
+    assert value("zeebe_stream_processor_latency_count") == 3
+    assert value("zeebe_stream_processor_latency_bucket", le="0.25") == 2
+    assert value("zeebe_stream_processor_latency_sum") == pytest.approx(0.3)
+    assert value("weir_concurrency_exempt_requests_total", **{"class": "heartbeat"}) == 1
+    assert value("weir_concurrency_local") == 0

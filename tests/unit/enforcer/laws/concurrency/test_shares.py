@@ -1,13 +1,12 @@
 """How a concurrency limit is shared: fractions from shares, use as parts of a million."""
 
-from concurrency_kit import Parts, Times, partitions_at
+from concurrency_kit import AIMD, Parts, Times, partitions_at
 from meter_kit import Desk
 
 from enforcer.core.membership import Membership
 from enforcer.laws.concurrency.limits import InflightShares
 
 GROUP = "inflight/broker-1"
-AIMD = {"algorithm": "aimd", "useWindowed": False, "aimd": {"initialLimit": 40}}
 # The share law has such a group for each partition that a policy limits.
 SHARED = {"backpressure.partitions.*": AIMD}
 
