@@ -257,7 +257,8 @@ def test_a_proxy_that_starts_again_reads_back() -> None:
     again.now = T0 + 1_000
     again.dispatch._id_head = "p1-dispatch-later-"
     again.deliver(1)
-    again.dispatch.take([said, said._replace(id=f"{said.id}x"), said._replace(id="p1-dispatch-later-x")])
+    for theirs in (said.id, f"{said.id}x", "p1-dispatch-later-x", "p1-dispatch-later-" + "9" * 5_000):
+        again.dispatch.take([said._replace(id=theirs)])
     assert again.left() == Left(0, None, 1_000, "subscription", "msgs")
     assert again.dispatch.table.tail == 1
 
