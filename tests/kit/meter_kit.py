@@ -20,7 +20,7 @@ from enforcer.core.metrics import Metrics
 from enforcer.core.settings import ProxySettings
 from enforcer.kafka.shares.connection_meter import AdmittedProduce, ConnectionMeter
 from enforcer.kafka.shares.frame_meter import FrameMeter
-from enforcer.laws.shares.decisions import Members, slots_of
+from enforcer.laws.shares.decisions import slots_of
 from enforcer.laws.shares.meter import Meter
 from enforcer.laws.shares.topic_accounts import TopicAccounts
 from enforcer.laws.shares.usage import UsageReports
@@ -78,7 +78,6 @@ class Desk:
         self.topics = TopicAccounts(self.meter, str, bounds.TOPICS_MAX, 249)
         self.meter.set_policies(PolicySet(dict(policies)))
         self.metrics = Metrics(self.settings.metric_subjects_max)
-        self.members: dict[str, Members] = {}
         self.proxy_id = proxy_id
         self.context = context(
             self.clock, proxy_id=proxy_id, settings=self.settings, metrics=self.metrics,
