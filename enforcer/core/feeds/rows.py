@@ -28,7 +28,6 @@ def objects_of(
     """The objects of a record, in order.
 
     Args:
-        message: the record.
         types: of a packed record of other types nothing is read; none: of all.
         unread: type -> columns that are left out of a packed record, since they may be large.
         tried: decisions by policies that are only tried too, by which nobody may go.
@@ -62,7 +61,6 @@ def events_of(
     """The events of a record, each with its JSON object; what is none is the job's to report.
 
     Args:
-        message: the record.
         readers: type of events -> makes one of its object, its id and its time; of other types none is read.
     """
     written_ms, name = message.timestamp()[1], f"{message.topic()}-{message.partition()}-{message.offset()}"
