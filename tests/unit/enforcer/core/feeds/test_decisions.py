@@ -1,5 +1,6 @@
-"""Decisions in: all that a proxy acts on, and parsing that never raises."""
+"""Decisions in: all that a proxy acts on, parsing that never raises, and what is told of the rest."""
 
+import logging
 from dataclasses import replace
 from typing import Any
 
@@ -12,11 +13,12 @@ from each_kit import each
 from message_kit import Record
 from pack_kit import packed
 
+from enforcer.core.feeds.complaints import Complaints
 from enforcer.core.feeds.decisions import decisions_in, decisions_tail
 from enforcer.laws.mutation.request import Decision
 from streaming.columns.packed import pack
 from streaming.contract.backlog.decisions import BacklogDecision
-from streaming.contract.decisions import Share
+from streaming.contract.decisions import LIMIT_TTL_MS, LimitDecision, Share
 from streaming.contract.events import MAX_AHEAD_MS
 
 GOOD = {
@@ -27,6 +29,7 @@ GOOD = {
 SHARE = {
     "type": "share", "group": "g", "broker": "b", "ts": 5, "ttl_ms": 3, "limits": {"publishRateInMsgs": 5},
 }  # fmt: skip
+LIMIT = {"type": "limit", "partition": "broker-1", "ts": 5, "algorithm": "aimd", "limit": 7, "ttl_ms": 60_000}
 
 
 def read(value: Any, reasons: list[str] | None = None) -> list[Any]:
@@ -73,6 +76,9 @@ def test_nobody_goes_by_a_decision_of_policies_that_are_only_tried() -> None:
         orjson.dumps({**SHARE, "ttl_ms": -1}), orjson.dumps({**SHARE, "ts": 1.5}),
         orjson.dumps({**SHARE, "limits": {"publishRateInMsgs": -1}}), orjson.dumps({**SHARE, "limits": [1]}),
         orjson.dumps({**SHARE, "usage": {"publishRateInMsgs": None}}), orjson.dumps({**SHARE, "usage": None}),
+        *(orjson.dumps({**LIMIT, **wrong}) for wrong in (
+            {"limit": -1}, {"limit": "26"}, {"limit": 2**31}, {"partition": 1}, {"ts": None},
+        )),
     ],
 )  # fmt: skip
 def test_what_is_no_decision_is_skipped(value: bytes | None) -> None:
@@ -103,8 +109,16 @@ def test_a_share_is_read() -> None:
     assert isinstance(gone, Share) and gone.limits is None
 
 
+def test_a_limit_is_read() -> None:
+    """With a life time, or the usual one."""
+    said = {**LIMIT, "estimated_limit": 7.5, "ttl_ms": 9}
+    limit = LimitDecision(partition="broker-1", ts=5, algorithm="aimd", limit=7, estimate=7.5, ttl_ms=9)
+    assert read(said) == [limit]
+    del said["ttl_ms"]
+    assert read(said) == [replace(limit, ttl_ms=LIMIT_TTL_MS)]
+
+
 WEEK_MS = 7 * 86_400_000
-LIMIT = {"type": "limit", "partition": "broker-1", "ts": 5, "algorithm": "aimd", "limit": 7, "ttl_ms": 60_000}
 
 
 @pytest.mark.parametrize("said", [SHARE, SHARE | {"ttl_ms": 180_000}, SHARE | {"limits": None}, LIMIT])
@@ -255,3 +269,18 @@ def test_an_admission_far_ahead_is_left_out() -> None:
     found = read_record(Record(value, ts=1_000, packed=True), "p1", reasons.append, now_ms=int)
     assert [one.at for one in found if isinstance(one, Decision)] == [latest, latest]
     assert len(reasons) == 2 and all("too far ahead" in reason for reason in reasons)
+
+
+def test_one_a_minute_is_told_of(caplog: pytest.LogCaptureFixture) -> None:
+    """With how many there were since; what a terminal would obey is escaped."""
+    now, counted = 0.0, list[int]()
+    complain = Complaints("weir.decisions", lambda: counted.append(1), lambda: now)
+    with caplog.at_level(logging.WARNING):
+        for _ in range(1_000):
+            complain("ts: \x1b[2J")
+        now = 61.0
+        complain("the last")
+    assert len(counted) == 1_001
+    first, second = (record.getMessage() for record in caplog.records)
+    assert first == "weir.decisions: records that are not used: 1, such as ts: \\x1b[2J"
+    assert second == "weir.decisions: records that are not used: 1000, such as the last"

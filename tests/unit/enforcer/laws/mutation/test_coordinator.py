@@ -8,6 +8,7 @@ from mutation_kit import EPOCH_MS, Desk, asked, decision
 
 from enforcer.core import bounds
 from enforcer.core.membership import AWAY_MS
+from enforcer.core.metrics import Metrics
 from enforcer.core.settings import OnLate
 from enforcer.laws.mutation.request import Action, Decision
 
@@ -361,3 +362,17 @@ def test_a_mistake_of_what_was_put_off_is_not_that_of_who_asks_next(desk: Desk) 
     assert desk.coordinator._unacknowledged == {} and desk.coordinator.undecided.pending == []
     with pytest.raises(ZeroDivisionError):
         desk.later.pop()()
+
+
+def test_subject_metrics_are_bounded() -> None:
+    """The subject decided upon least recently loses its series."""
+    metrics = Metrics(2)
+    for subject in ("a", "b", "a", "c"):
+        metrics.decided(subject, 1.0, None, 0)
+    found = {
+        sample.labels["subject"]
+        for family in metrics.registry.collect()
+        for sample in family.samples
+        if sample.name == "weir_proxy_subject_tokens"
+    }
+    assert found == {"a", "c"}
