@@ -1,6 +1,6 @@
 """How a concurrency limit is shared: fractions from shares, use as parts of a million."""
 
-from concurrency_kit import AIMD, Parts, Times, partitions_at
+from concurrency_kit import AIMD, Times, limited, partitions_at
 from meter_kit import Desk
 
 from enforcer.core.membership import Membership
@@ -45,9 +45,8 @@ def test_use_is_the_greatest_in_flight_as_parts_of_the_limit() -> None:
     """With the time at the own limit; metering itself stays idle, as no traffic is counted by it."""
     desk, times = Desk(SHARED), Times()
     shares = InflightShares(desk.meter, members(2))
-    partitions, _ = partitions_at(times, {"*": AIMD}, Parts())
-    found = partitions.find("broker-1")
-    assert found is not None
+    partitions = partitions_at(times, {"*": AIMD})
+    found = limited(partitions)
     found.limiter.set_limit(20)
     desk.meter.before_report(lambda period_ms: shares.fill(partitions.known.values(), period_ms))
     tickets = [found.limiter.begin("produce") for _ in range(20)]
