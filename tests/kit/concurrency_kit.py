@@ -9,7 +9,7 @@ from enforcer.core.law import Clock
 from enforcer.laws.concurrency.limiter import Limiter, Reservoir
 from enforcer.laws.concurrency.partitions import Partition, Partitions, SendSamples
 from streaming.contract.decisions import LimitDecision
-from streaming.policy.timeline import PolicyTimeline
+from streaming.policy.policy_set import PolicySet
 
 MS = 1_000_000
 FIXED_2 = {"algorithm": "fixed", "fixed": {"limit": 2}}
@@ -52,12 +52,9 @@ def limiter_at(times: Times, limit: int, queue_max: int = 1_000, deadline_ms: in
     )
 
 
-def policies_of(entries: Mapping[str, Any]) -> PolicyTimeline:
+def policies_of(entries: Mapping[str, Any]) -> PolicySet:
     """Entries of `backpressure.partitions`."""
-    timeline = PolicyTimeline()
-    for version, (name, value) in enumerate(entries.items(), 1):
-        timeline.apply(f"backpressure.partitions.{name}", value, 0, version)
-    return timeline
+    return PolicySet({f"backpressure.partitions.{name}": value for name, value in entries.items()})
 
 
 def partitions_at(
@@ -67,7 +64,7 @@ def partitions_at(
     """Partitions under these entries."""
     clock = Clock(steady_ms=lambda: times.ns / MS, wall_ms=lambda: times.ns // MS)
     partitions = Partitions(clock, times.now_ns, fraction_of, tell)
-    partitions.set_policies(policies_of(entries or {}).at(1))
+    partitions.set_policies(policies_of(entries or {}))
     return partitions
 
 

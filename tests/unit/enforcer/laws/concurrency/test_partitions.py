@@ -133,22 +133,22 @@ def test_policies_that_change_are_followed() -> None:
     found = limited(partitions)
     partitions.take([decided(50)])
     before = partitions.generation
-    partitions.set_policies(policies_of({"broker-1": AIMD | {"exempt": ["sasl", "admin"]}}).at(1))
+    partitions.set_policies(policies_of({"broker-1": AIMD | {"exempt": ["sasl", "admin"]}}))
     assert partitions.generation == before + 1
     assert found.in_force.limit == 50
     assert found.limiter.exempt == {"sasl", "admin"}
-    partitions.set_policies(policies_of({"broker-1": FIXED_2}).at(1))
+    partitions.set_policies(policies_of({"broker-1": FIXED_2}))
     partitions.look()
     assert found.limiter.limit == 2
-    partitions.set_policies(policies_of({"broker-1": AIMD}).at(1), since_ts=9_000)
+    partitions.set_policies(policies_of({"broker-1": AIMD}), since_ts=9_000)
     partitions.take([decided(900, ts=8_999)])
     assert found.in_force.limit == 40
     waiter = Waiter()
     found.limiter.wait(waiter)
-    partitions.set_policies(policies_of({"broker-2": FIXED_2}).at(1))
+    partitions.set_policies(policies_of({"broker-2": FIXED_2}))
     assert (partitions.find("broker-1"), waiter.woken) == (None, 1)
     assert partitions.active
-    partitions.set_policies(policies_of({}).at(1))
+    partitions.set_policies(policies_of({}))
     assert not partitions.active
 
 
