@@ -48,14 +48,11 @@ def quota(rate: float, burst: float | None = None, **fields: Any) -> dict[str, A
 
 def records_of(events: Sequence[Event], first: int = 0) -> Records:
     """Events as records of one partition, from offset `first`."""
-    records = Records()
-    for offset, event in enumerate(events, start=first):
-        records.topic.append("weir.requests")
-        records.partition.append(0)
-        records.offset.append(offset)
-        records.ts.append(None)
-        records.value.append(orjson.dumps(event))
-    return records
+    count = len(events)
+    return Records(
+        topic=["weir.requests"] * count, partition=[0] * count, offset=list(range(first, first + count)),
+        ts=[None] * count, value=list(map(orjson.dumps, events)),
+    )  # fmt: skip
 
 
 class Shard:
