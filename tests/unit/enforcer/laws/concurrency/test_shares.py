@@ -53,8 +53,7 @@ def test_use_is_the_greatest_in_flight_as_parts_of_the_limit() -> None:
     times.pass_ms(250)
     for ticket in tickets:
         found.limiter.end(ticket)
-    desk.now_ms += 2_000
-    desk.reports.report()
+    desk.report(2_000)
     (event,) = desk.events
     assert event["period_ms"] == 2_000
     assert event["usage"][GROUP]["publishedMsg"] == 1_000_000

@@ -27,9 +27,8 @@ def rounds(desk: Desk, *counts: int) -> list[list[int]]:
     told = []
     for count in counts:
         publish(desk, count)
-        desk.now_ms += 1_000
         desk.events.clear()
-        desk.reports.report()
+        desk.report()
         told.append([event["usage"]["rg1"]["publishedMsg"] for event in desk.events])
     return told
 
@@ -38,8 +37,7 @@ def test_a_report_is_an_event_of_the_contract() -> None:
     """The job's own parser reads it back."""
     desk = Desk(POLICIES)
     publish(desk, 10, 1_000)
-    desk.now_ms = 1_000.0
-    desk.reports.report()
+    desk.report()
     (event,) = desk.events
     assert event == {
         "type": "group_usage", "id": f"p1-usage-{EPOCH_MS}-1", "broker": "p1", "period_ms": 1000,
@@ -104,8 +102,7 @@ def test_records_are_cut(monkeypatch: pytest.MonkeyPatch) -> None:
     desk = Desk(many_groups(count, rate=1))
     for number in range(count):
         publish(desk, 1, topic=f"t.n{number}.x")
-    desk.now_ms = 1_000.0
-    desk.reports.report()
+    desk.report()
     assert len(desk.events) > 1
     assert all(len(orjson.dumps(event)) <= 4_096 for event in desk.events)
     named = [group for event in desk.events for group in event["usage"]]
@@ -142,11 +139,10 @@ def test_of_many_that_are_held_back_the_log_names_some(
     monkeypatch.setattr(usage, "_SHOWN", 2)
     caplog.set_level(logging.INFO)
     desk = Desk(many_groups(5, rate=10))
-    for second in (1, 2):
+    for _ in range(2):
         for number in range(5):
             publish(desk, 1_000, topic=f"t.n{number}.x")
-        desk.now_ms = second * 1_000.0
-        desk.reports.report()
+        desk.report()
     said = [record.getMessage() for record in caplog.records]
     assert [line[:15] for line in said] == ["group g0 is hel", "group g1 is hel", "3 more groups a"]
 
@@ -168,12 +164,10 @@ def test_a_group_that_makes_room_is_reported() -> None:
         for number in range(4):
             publish(desk, 10 + number, topic=f"t.n{number}.x")
     assert len(desk.meter.accounts) <= 2 and desk.meter.unmetered == 0
-    desk.now_ms = 1_000.0
-    desk.reports.report()
+    desk.report()
     assert len(desk.events) == 1
     assert told_use(desk) == {"g0": 20, "g1": 22, "g2": 24, "g3": 26}
-    desk.now_ms = 2_000.0
-    desk.reports.report()
+    desk.report()
     assert told_use(desk) == {"g0": 0, "g1": 0, "g2": 0, "g3": 0}
     assert desk.reports._told.keys() <= desk.meter.accounts.keys()
 
@@ -185,8 +179,7 @@ def test_what_was_used_before_a_policy_went_is_reported() -> None:
     desk.meter.set_policies(PolicySet({}))
     assert not desk.meter.accounts
     for used in ({"g0": 500}, {"g0": 0}, {}):
-        desk.now_ms += 1_000
-        desk.reports.report()
+        desk.report()
         assert told_use(desk) == used
 
 
@@ -212,8 +205,7 @@ def test_use_that_is_kept_for_the_report_is_bounded() -> None:
     for number in range(count):
         publish(desk, 1, topic=f"t.n{number}.x")
     assert len(desk.meter.accounts) == len(desk.meter._left[False]) == accounts_max
-    desk.now_ms = 1_000.0
-    desk.reports.report()
+    desk.report()
     assert sum(told_use(desk).values()) + desk.meter.unmetered == count and not desk.meter._left[False]
     publish(desk, 1, topic="t.n0.x")
     assert desk.meter.unmetered == count - 2 * accounts_max
@@ -286,8 +278,7 @@ def pass_a_round(desk: Desk, groups: int) -> None:
     """So many groups are used, and reported."""
     for number in range(groups):
         publish(desk, 1 + number, 10, f"t.n{number}.x")
-    desk.now_ms += 1_000
-    desk.reports.report()
+    desk.report()
 
 
 def test_many_groups_are_packed_few_are_not() -> None:
