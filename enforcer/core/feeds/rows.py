@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import suppress
-from types import MappingProxyType
 from typing import Any, Final, TypeVar
 
 from confluent_kafka import Message
@@ -18,11 +17,9 @@ T = TypeVar("T")
 _NULLABLE: Final = frozenset({"limit", "limits"})
 """Fields in which a null says something; in others it is an absent one."""
 
-NOTHING: Final[Mapping[str, Collection[str]]] = MappingProxyType({})
-
 
 def objects_of(
-    message: Message, types: Collection[str] = (), unread: Mapping[str, Collection[str]] = NOTHING,
+    message: Message, types: Collection[str] = (), unread: Mapping[str, Collection[str]] | None = None,
     *, tried: bool = False,
 ) -> Iterator[Fields]:  # fmt: skip
     """The objects of a record, in order.
@@ -43,7 +40,7 @@ def objects_of(
     kind, rows = unpack(message.value() or b"")
     if (types and kind not in types) or CANDIDATE in rows.schema.names:
         return
-    left_out = set(unread.get(kind, ())) & set(rows.schema.names)
+    left_out = set((unread or {}).get(kind, ())) & set(rows.schema.names)
     if left_out:
         rows = rows.drop_columns(sorted(left_out))
     try:
