@@ -1,9 +1,20 @@
 """What a proxy that starts makes of the topics; a quota that is removed (docs/contract.md 3.1)."""
 
 import pytest
-from law_kit import quota
-from local_decisions_kit import INITIAL, T0, ask, state, told
-from mutation_kit import EPOCH_MS, SUBJECT, Desk, asked, decision, local_of, statement
+from law_kit import T0, quota
+from mutation_kit import (
+    EPOCH_MS,
+    INITIAL,
+    SUBJECT,
+    Desk,
+    ask,
+    asked,
+    decision,
+    local_of,
+    state,
+    statement,
+    told,
+)
 
 from enforcer.core.feeds.peers import Charge
 from enforcer.laws.mutation import events
