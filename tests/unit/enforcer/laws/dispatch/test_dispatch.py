@@ -331,8 +331,8 @@ GROUP = f"dispatch/{TOPIC}/sub1"
 
 def alone(broker: dict[str, Any] | None = None, **settings: Any) -> Desk:
     """A lone proxy under a rate across brokers, and what else is set for brokers."""
-    policies = {"namespaces.acme/orders": {"subscriptionDispatchRate": ACROSS}, "broker": broker or {}}
-    desk = Desk(policies, **settings)
+    rate = {"namespaces.acme/orders": {"subscriptionDispatchRate": ACROSS}}
+    desk = Desk({**rate, "broker": broker or {}}, **settings)
     desk.meter.set_policies(desk.policies.at(T0))
     desk.meter.newcomers.set_alive(1, T0 - 10_000.0)
     return desk
