@@ -5,6 +5,7 @@ from typing import Any
 from concurrency_kit import MS
 from context_kit import context
 
+from enforcer.core.bounds import PACK_MIN
 from enforcer.core.law import Clock
 from enforcer.laws.concurrency.limits import SamplesOut
 from streaming.columns.packed import unpack
@@ -14,7 +15,7 @@ EPOCH_MS = 1_795_166_668_375
 NOW_NS = 500 * MS
 
 
-def out(pack_min: int = 16) -> tuple[SamplesOut, list[tuple[dict[str, Any], str]], list[tuple[bytes, str]]]:
+def out() -> tuple[SamplesOut, list[tuple[dict[str, Any], str]], list[tuple[bytes, str]]]:
     """What writes samples; the events and the packed records that it has sent, each with its key."""
     events: list[tuple[dict[str, Any], str]] = []
     packs: list[tuple[bytes, str]] = []
@@ -23,7 +24,7 @@ def out(pack_min: int = 16) -> tuple[SamplesOut, list[tuple[dict[str, Any], str]
         send_usage=lambda event, key: events.append((event, key)),
         send_usage_pack=lambda value, key: packs.append((value, key)),
     )
-    return SamplesOut(ends, lambda: NOW_NS, pack_min), events, packs
+    return SamplesOut(ends, lambda: NOW_NS), events, packs
 
 
 def test_an_event_holds_the_samples_of_a_partition() -> None:
@@ -46,16 +47,16 @@ def test_an_event_holds_the_samples_of_a_partition() -> None:
 
 
 def test_many_partitions_are_one_packed_record() -> None:
-    """From pack_min partitions on; it says the same."""
-    send, events, packs = out(pack_min=3)
+    """From PACK_MIN partitions on; it says the same."""
+    send, events, packs = out()
     send(
-        {f"broker-{n}": [Sample(470 * MS, n + 1, n + 1, n == 1)] for n in range(3)},
-        dict.fromkeys(("broker-0", "broker-1", "broker-2"), 1.0),
+        {f"broker-{n}": [Sample(470 * MS, n + 1, n + 1, n == 1)] for n in range(PACK_MIN)},
+        {f"broker-{n}": 1.0 for n in range(PACK_MIN)},
     )
     assert events == []
     ((value, key),) = packs
     kind, rows = unpack(value)
-    assert (kind, key, rows.num_rows) == ("latency", "p1", 3)
+    assert (kind, key, rows.num_rows) == ("latency", "p1", PACK_MIN)
     event = rows.to_pylist()[1]
     assert event["partition"] == "broker-1"
     assert event["samples"] == [[(EPOCH_MS - 30) * MS, 2, 2, 1]]
