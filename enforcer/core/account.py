@@ -108,11 +108,7 @@ class Account:
         earlier: what its group used in this period before it last made room for others.
 
     Args:
-        name: of the group.
-        limits: of the whole group.
         rules: how shares are used.
-        lines, part: see there.
-        now_ms: now.
     """
 
     __slots__ = (
@@ -192,10 +188,8 @@ class Account:
 
         Args:
             direction: PUBLISH or DISPATCH.
-            records: how many.
-            size: their bytes.
-            few: of the records, those forgiven already.
-            less: of the bytes.
+            size: bytes of the records.
+            few, less: of records and bytes, those forgiven already.
         """
         for place, count, forgiven in ((direction, records, few), (direction + 1, size, less)):
             self.refunded[place] += count
@@ -207,13 +201,7 @@ class Account:
         self.lines.wake(self.counters[direction >> 1])
 
     def charge(self, direction: int, records: int, size: int, now_ms: float) -> Wait | None:
-        """Count what passes; says how long nothing more should pass after it, None: no time.
-
-        Args:
-            direction: PUBLISH or DISPATCH.
-            records: how many.
-            size: their bytes.
-        """
+        """Count what passes; says how long nothing more should pass after it, None: no time."""
         used = self.used
         used[direction] += records
         used[direction + 1] += size
@@ -264,7 +252,6 @@ class Account:
             ts: when it was decided. A job that was killed, or begins anew, writes some decisions again: older
                 ones are passed over, since the newer follow, or have come.
             ttl_ms: how long it stands, from now on.
-            now_ms: now.
             divided: the limits that it is a share of; None: those of now.
         """
         if ts < self._share_ts:

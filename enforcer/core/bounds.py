@@ -43,7 +43,7 @@ POLICIES_MORE_MS: Final = 60_000
 BROKERS_MAX: Final = 512
 """Brokers of the cluster; each takes a port of the proxy's."""
 PACK_MIN: Final = 16
-"""Groups of a report, or deliveries reported together, from which on a packed record is smaller than JSON."""
+"""Groups of a report, or what else is told together, from which on a packed record is smaller than JSON."""
 BRAIN_AWAY_MS: Final = 5_000
 """A limit is learned here while nothing is heard of the job for so long after samples; it answers within a
 second."""

@@ -24,14 +24,11 @@ class Bucket:
         rate: tokens per second, above 0; infinite: not limited.
         tokens: balance; below 0 it is debt.
         debt_ms: time spent in debt so far.
-        debt_max: a debt above it is forgiven.
+        debt_max: a debt above it, tokens, is forgiven.
         forgiven: what of its charges was above that so far.
 
     Args:
-        rate: tokens per second.
         burst_s: how many seconds of the rate an unused balance grows to.
-        now_ms: now.
-        debt_max: the largest debt that is kept, tokens.
     """
 
     __slots__ = ("_burst_s", "_settled_ms", "debt_max", "debt_ms", "forgiven", "rate", "tokens")

@@ -101,12 +101,7 @@ class _Line:
 
 
 class Lines:
-    """The lines of all counters.
-
-    Args:
-        steady_ms: the clock.
-        places_max: see PLACES_MAX.
-    """
+    """The lines of all counters."""
 
     def __init__(self, steady_ms: Callable[[], float], places_max: int = PLACES_MAX) -> None:
         self._steady_ms = steady_ms

@@ -24,21 +24,7 @@ WAIT_BUCKETS_S = (0.01, 0.025, 0.05, 0.1, 0.15, 0.2, 0.3, 0.5, 0.75, 1.0, 2.0, 5
 class Traffic:
     """Plain numbers counted per frame, where a library counter with its lock would be too dear.
 
-    Attributes:
-        bytes_in: from clients.
-        bytes_out: to clients.
-        frames_in: requests from clients.
-        connections: open now.
-        departed: those of them whose client is gone, while what it sent is carried out.
-        connections_max: how many may be open, as far as file descriptors go round.
-        muted: connections not read because of a throttle, now.
-        held: requests kept behind one that waits, now.
-        subjects: subjects with a not-before time, now.
-        pending: requests waiting for their decision, now.
-        policy_version: version of the policies in force.
-        brokers: brokers with a port of their own.
-        resident: memory of the process, bytes.
-        emptied: Fetch responses whose records were held back.
+    `Metrics` says of each what it counts.
     """
 
     bytes_in: int = 0
@@ -80,14 +66,7 @@ class DecisionAnomalies:
 
 @dataclass(slots=True)
 class Local:
-    """What is decided at once, in plain numbers.
-
-    Attributes:
-        proxies: that are alive, this one included.
-        own_events: sent, whose decision was not read, with their items.
-        counts: what went past the ordinary.
-        alone: whether we serve though the job has decided nothing since our start.
-    """
+    """What is decided at once, in plain numbers, as `Metrics` says of each."""
 
     proxies: int = 1
     own_events: int = 0

@@ -1,18 +1,19 @@
 """Concurrency limits without a job: partitions with clocks that a test sets."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from clock_kit import SteadyClock
 
 from enforcer.core.law import Clock
 from enforcer.laws.concurrency.limiter import Limiter, Reservoir
-from enforcer.laws.concurrency.partitions import Partitions
-from streaming.contract.broker_events import Sample
-from streaming.policy.timeline import PolicyTimeline
+from enforcer.laws.concurrency.partitions import Partition, Partitions, SendSamples
+from streaming.contract.decisions import LimitDecision
+from streaming.policy.policy_set import PolicySet
 
 MS = 1_000_000
 FIXED_2 = {"algorithm": "fixed", "fixed": {"limit": 2}}
+AIMD = {"algorithm": "aimd", "useWindowed": False, "aimd": {"initialLimit": 40}}
 
 
 class Times(SteadyClock):
@@ -35,28 +36,13 @@ class Times(SteadyClock):
         self.now_ms += count
 
 
-class Parts:
-    """Tells fractions."""
-
-    def __init__(self) -> None:
-        self.fraction = 1.0
-
-    def of(self, partition: str) -> float:
-        """The same for all."""
-        return self.fraction
-
-
-class Told:
-    """Keeps what was told of samples (partitions.Tell)."""
-
-    def __init__(self) -> None:
-        self.samples: list[tuple[str, Sample]] = []
-        self.fractions: dict[str, float] = {}
-
-    def __call__(self, samples: Mapping[str, list[Sample]], fractions: Mapping[str, float]) -> None:
-        """Keep it."""
-        self.samples += [(name, sample) for name, each in samples.items() for sample in each]
-        self.fractions.update(fractions)
+def decided(
+    limit: int, ts: int = 1_000, *, partition: str = "broker-1", algorithm: str = "aimd", ttl_ms: int = 60_000
+) -> LimitDecision:
+    """A limit that the job decided."""
+    return LimitDecision(
+        partition=partition, ts=ts, algorithm=algorithm, limit=limit, estimate=float(limit), ttl_ms=ttl_ms
+    )
 
 
 def limiter_at(times: Times, limit: int, queue_max: int = 1_000, deadline_ms: int = 30_000) -> Limiter:
@@ -66,20 +52,24 @@ def limiter_at(times: Times, limit: int, queue_max: int = 1_000, deadline_ms: in
     )
 
 
-def policies_of(entries: Mapping[str, Any]) -> PolicyTimeline:
+def policies_of(entries: Mapping[str, Any]) -> PolicySet:
     """Entries of `backpressure.partitions`."""
-    timeline = PolicyTimeline()
-    for version, (name, value) in enumerate(entries.items(), 1):
-        timeline.apply(f"backpressure.partitions.{name}", value, 0, version)
-    return timeline
+    return PolicySet({f"backpressure.partitions.{name}": value for name, value in entries.items()})
 
 
 def partitions_at(
-    times: Times, entries: Mapping[str, Any] | None = None, parts: Parts | None = None
-) -> tuple[Partitions, Told]:
+    times: Times, entries: Mapping[str, Any] | None = None,
+    fraction_of: Callable[[str], float] = lambda _: 1.0, tell: SendSamples = lambda *_: None,
+) -> Partitions:  # fmt: skip
     """Partitions under these entries."""
-    told = Told()
     clock = Clock(steady_ms=lambda: times.ns / MS, wall_ms=lambda: times.ns // MS)
-    partitions = Partitions(clock, times.now_ns, (parts or Parts()).of, told)
-    partitions.set_policies(policies_of(entries or {}).at(1))
-    return partitions, told
+    partitions = Partitions(clock, times.now_ns, fraction_of, tell)
+    partitions.set_policies(policies_of(entries or {}))
+    return partitions
+
+
+def limited(partitions: Partitions, name: str = "broker-1") -> Partition:
+    """One of them."""
+    found = partitions.find(name)
+    assert found is not None
+    return found

@@ -20,7 +20,7 @@ from enforcer.core.metrics import Metrics
 from enforcer.core.settings import ProxySettings
 from enforcer.kafka.shares.connection_meter import AdmittedProduce, ConnectionMeter
 from enforcer.kafka.shares.frame_meter import FrameMeter
-from enforcer.laws.shares.decisions import Members, slots_of
+from enforcer.laws.shares.decisions import slots_of
 from enforcer.laws.shares.meter import Meter
 from enforcer.laws.shares.topic_accounts import TopicAccounts
 from enforcer.laws.shares.usage import UsageReports
@@ -78,13 +78,17 @@ class Desk:
         self.topics = TopicAccounts(self.meter, str, bounds.TOPICS_MAX, 249)
         self.meter.set_policies(PolicySet(dict(policies)))
         self.metrics = Metrics(self.settings.metric_subjects_max)
-        self.members: dict[str, Members] = {}
         self.proxy_id = proxy_id
         self.context = context(
             self.clock, proxy_id=proxy_id, settings=self.settings, metrics=self.metrics,
             send_usage=self.send, send_usage_pack=self.send_pack,
         )  # fmt: skip
         self.reports = UsageReports(self.context, self.meter)
+
+    def report(self, after_ms: float = 1_000.0) -> None:
+        """Time passes, and what was used is reported."""
+        self.now_ms += after_ms
+        self.reports.report()
 
     def send(self, event: Mapping[str, Any], key: str) -> bool:
         """Take a report."""
@@ -103,7 +107,7 @@ class Desk:
 
     def share(self, group: str = "rg1", ttl_ms: int = 3_000, ts: int = EPOCH_MS, **rates: float) -> None:
         """A share of this proxy arrives; without rates it is removed."""
-        self.take(_share(self.proxy_id, group, ttl_ms, ts, rates))
+        self.meter.take_share(_share(self.proxy_id, group, ttl_ms, ts, rates))
 
     def take(self, value: bytes) -> None:
         """A decision arrives."""
@@ -117,14 +121,11 @@ class Desk:
 
 def share(meter: Meter, ts: int, **rates: float) -> None:
     """A share of rg1 arrives at a meter."""
-    (said,) = read(Record(_share("p1", "rg1", 3_000, ts, rates)))
-    assert isinstance(said, Share)
-    meter.take_share(said)
+    meter.take_share(_share("p1", "rg1", 3_000, ts, rates))
 
 
-def _share(broker: str, group: str, ttl_ms: int, ts: int, rates: Mapping[str, float]) -> bytes:
-    decision = {"type": "share", "group": group, "broker": broker, "ts": ts, "ttl_ms": ttl_ms}
-    return orjson.dumps({**decision, "limits": rates or None})
+def _share(broker: str, group: str, ttl_ms: int, ts: int, rates: Mapping[str, float]) -> Share:
+    return Share(group=group, broker=broker, ts=ts, ttl_ms=ttl_ms, limits=rates or None, usage={})
 
 
 def whole(steps: Generator[None, None, Result]) -> Result:

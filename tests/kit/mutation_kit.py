@@ -6,7 +6,8 @@ from typing import Any
 
 from clock_kit import SteadyClock
 from context_kit import context, enforce
-from law_kit import Event
+from law_kit import T0, Event
+from law_kit import quota as quota_entry
 
 from enforcer.core.law import Clock
 from enforcer.core.metrics import Metrics
@@ -15,12 +16,14 @@ from enforcer.core.settings import ProxySettings
 from enforcer.laws.mutation.coordinator import QuotaCoordinator
 from enforcer.laws.mutation.local_decisions import LocalDecisions
 from enforcer.laws.mutation.mutations import Answer, Mutations
+from enforcer.laws.mutation.request import Answer as Decided
 from enforcer.laws.mutation.request import Decision, Request
 from streaming.policy.policy_set import MutationQuota
 from streaming.policy.timeline import PolicyTimeline
 
 EPOCH_MS = 1_795_166_668_375
 SUBJECT = "user=alice"
+INITIAL: dict[str, Any] = {"quotas[user=<default>]": quota_entry(2, 22)}
 
 
 class Desk(SteadyClock):
@@ -223,3 +226,24 @@ def own_of(event: Event) -> tuple[Request, int]:
     items = {item["name"]: item["mutations"] for item in event["items"]}
     strict, dry = event.get("strict", True), event.get("validate_only", False)
     return own(event["id"], event["ts"], items, strict=strict, dry=dry)
+
+
+def ask(
+    local: LocalDecisions, name: str, at_ms: int, *counts: int, strict: bool = True, dry: bool = False,
+    subject: str = SUBJECT,
+) -> Decided | None:  # fmt: skip
+    """Local decisions get a request `at_ms` after T0, one item a number of mutations."""
+    items = {f"t{number}": count for number, count in enumerate(counts)}
+    asked = own(name, T0 + at_ms, items, strict=strict, dry=dry)
+    return local.decide(quota_of(PolicyTimeline(INITIAL), T0, subject), *asked)
+
+
+def told(answer: Decided | None) -> tuple[Any, ...]:
+    """What a client is told."""
+    assert answer is not None
+    return answer.outcome, answer.rejected, answer.throttle_time_ms, answer.tokens
+
+
+def state(local: LocalDecisions, name: str, at_ms: int, tokens: float | None, *refunds: str) -> None:
+    """Read an admission."""
+    local.stated(statement(SUBJECT, name, T0 + at_ms, tokens, refunds))

@@ -36,8 +36,6 @@ def decisions_in(
     Never raises: the topic is written by the job, but anyone with access to the cluster could write to it.
 
     Args:
-        message: the record.
-        readers: of the laws.
         own: name of this enforcer, by which packed records of others are told; None: all are read alike.
         unusable: told why something was left out.
         now_ms: the time of a record -> now, ms since the epoch. What is far ahead of it is left out: by it
@@ -108,8 +106,6 @@ def decisions_tail(
 
     Args:
         properties: librdkafka properties of the connection.
-        topic: of the decisions.
-        readers: of the laws.
         deliver: gets them, in the loop.
         unusable: told of what cannot be used.
         own: name of this enforcer (decisions_in).

@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import suppress
-from types import MappingProxyType
 from typing import Any, Final, TypeVar
 
 from confluent_kafka import Message
@@ -18,17 +17,14 @@ T = TypeVar("T")
 _NULLABLE: Final = frozenset({"limit", "limits"})
 """Fields in which a null says something; in others it is an absent one."""
 
-NOTHING: Final[Mapping[str, Collection[str]]] = MappingProxyType({})
-
 
 def objects_of(
-    message: Message, types: Collection[str] = (), unread: Mapping[str, Collection[str]] = NOTHING,
+    message: Message, types: Collection[str] = (), unread: Mapping[str, Collection[str]] | None = None,
     *, tried: bool = False,
 ) -> Iterator[Fields]:  # fmt: skip
     """The objects of a record, in order.
 
     Args:
-        message: the record.
         types: of a packed record of other types nothing is read; none: of all.
         unread: type -> columns that are left out of a packed record, since they may be large.
         tried: decisions by policies that are only tried too, by which nobody may go.
@@ -44,7 +40,7 @@ def objects_of(
     kind, rows = unpack(message.value() or b"")
     if (types and kind not in types) or CANDIDATE in rows.schema.names:
         return
-    left_out = set(unread.get(kind, ())) & set(rows.schema.names)
+    left_out = set((unread or {}).get(kind, ())) & set(rows.schema.names)
     if left_out:
         rows = rows.drop_columns(sorted(left_out))
     try:
@@ -62,7 +58,6 @@ def events_of(
     """The events of a record, each with its JSON object; what is none is the job's to report.
 
     Args:
-        message: the record.
         readers: type of events -> makes one of its object, its id and its time; of other types none is read.
     """
     written_ms, name = message.timestamp()[1], f"{message.topic()}-{message.partition()}-{message.offset()}"

@@ -81,11 +81,9 @@ class SamplesOut:
 
     Args:
         now_ns: the steady clock of the samples.
-        pack_min: partitions from which on they go as one packed record.
     """
 
-    def __init__(self, context: Context, now_ns: Callable[[], int], pack_min: int = bounds.PACK_MIN) -> None:
-        self._pack_min = pack_min
+    def __init__(self, context: Context, now_ns: Callable[[], int]) -> None:
         self._context = context
         self._now_ns = now_ns
         self._id_head = f"{context.proxy_id}-latency-{context.brokers_ms()}"
@@ -113,7 +111,7 @@ class SamplesOut:
             }
             for name, kept in samples.items()
         ]
-        if len(rows) < self._pack_min:
+        if len(rows) < bounds.PACK_MIN:
             for row in rows:
                 self._context.send_usage({"type": "latency", **row}, row["partition"])
             return

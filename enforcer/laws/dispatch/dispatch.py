@@ -299,7 +299,8 @@ class Dispatch(EnforcerLaw):
             own = None
             if said.id.startswith(self._id_head):
                 number = said.id.removeprefix(self._id_head)
-                own = int(number) if number.isdecimal() else None
+                # Anyone's id: of thousands of digits none makes a number.
+                own = int(number) if number.isdecimal() and len(number) < 20 else None
             self.table.state(said, own)
             if self.table.proxies > 1:
                 for names in all_names((said.broker, said.topic, said.subscription)):

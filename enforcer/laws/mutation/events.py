@@ -103,9 +103,6 @@ class RequestEvents:
             rejected=in_own_names(request.aliases, frozenset(answer.rejected)),
             limit=quota.rate,
             tokens=answer.tokens,
-            rate=None,
-            shadow=False,
-            late=False,
         )
 
     def charge(self, request: Request, why: str, items: Mapping[str, int]) -> tuple[Request, dict[str, Any]]:

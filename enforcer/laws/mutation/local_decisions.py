@@ -34,6 +34,7 @@ from enforcer.laws.mutation.subject import (
     settle,
     take,
 )
+from streaming.contract.client_answer import OUTCOMES
 from streaming.laws.mutation.law import ALLOW, PERMISSIVE, REFUSED, REJECT, STRICT, charge_bucket, outcome_of
 from streaming.laws.mutation.rates import FULL, bucket_wait_ms
 from streaming.policy.policy_set import Algorithm, MutationQuota
@@ -43,7 +44,6 @@ QUESTION_EVERY_MS: Final = 5_000
 """After an unanswered question one is asked so often."""
 OWN_EVENTS_MAX: Final = 100_000
 """Own events and their items whose decision was not read, kept to decide by; the oldest are summed up."""
-OUTCOMES: Final = ("allow", "reject", "throttle")
 IDS_MAX: Final = 100_000
 """Ids of admissions that are known in all: the newest of each subject, and those applied at its time."""
 _NAME_CHARS: Final = 256

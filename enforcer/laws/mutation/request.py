@@ -48,9 +48,9 @@ class Decision:
     rejected: frozenset[str]
     limit: float | None
     tokens: float | None
-    rate: float | None
-    shadow: bool
-    late: bool
+    rate: float | None = None
+    shadow: bool = False
+    late: bool = False
     applied_ts: int | None = None
     refunds: tuple[str, ...] = ()
 

@@ -1,5 +1,6 @@
-"""Decisions in: all that a proxy acts on, and parsing that never raises."""
+"""Decisions in: all that a proxy acts on, parsing that never raises, and what is told of the rest."""
 
+import logging
 from dataclasses import replace
 from typing import Any
 
@@ -10,12 +11,14 @@ from context_kit import READERS
 from context_kit import read as read_record
 from each_kit import each
 from message_kit import Record
+from pack_kit import packed
 
+from enforcer.core.feeds.complaints import Complaints
 from enforcer.core.feeds.decisions import decisions_in, decisions_tail
 from enforcer.laws.mutation.request import Decision
 from streaming.columns.packed import pack
 from streaming.contract.backlog.decisions import BacklogDecision
-from streaming.contract.decisions import Share
+from streaming.contract.decisions import LIMIT_TTL_MS, LimitDecision, Share
 from streaming.contract.events import MAX_AHEAD_MS
 
 GOOD = {
@@ -26,6 +29,7 @@ GOOD = {
 SHARE = {
     "type": "share", "group": "g", "broker": "b", "ts": 5, "ttl_ms": 3, "limits": {"publishRateInMsgs": 5},
 }  # fmt: skip
+LIMIT = {"type": "limit", "partition": "broker-1", "ts": 5, "algorithm": "aimd", "limit": 7, "ttl_ms": 60_000}
 
 
 def read(value: Any, reasons: list[str] | None = None) -> list[Any]:
@@ -55,9 +59,8 @@ def test_nobody_goes_by_a_decision_of_policies_that_are_only_tried() -> None:
         plain = {name: value for name, value in {**tried, **decision}.items() if name != "candidate"}
         assert len(read(orjson.dumps(plain))) == 1, decision["type"]
         assert read(orjson.dumps({**tried, **decision}), reasons) == [] and reasons == []
-    row = {name: value for name, value in {**tried, **GOOD}.items() if name != "type"}
-    (packed,) = pack("admission", pa.RecordBatch.from_pylist([row]))
-    assert read_record(Record(packed, packed=True)) == []
+    (value,) = packed([{**tried, **GOOD}])
+    assert read_record(Record(value, packed=True)) == []
 
 
 @each(
@@ -73,6 +76,9 @@ def test_nobody_goes_by_a_decision_of_policies_that_are_only_tried() -> None:
         orjson.dumps({**SHARE, "ttl_ms": -1}), orjson.dumps({**SHARE, "ts": 1.5}),
         orjson.dumps({**SHARE, "limits": {"publishRateInMsgs": -1}}), orjson.dumps({**SHARE, "limits": [1]}),
         orjson.dumps({**SHARE, "usage": {"publishRateInMsgs": None}}), orjson.dumps({**SHARE, "usage": None}),
+        orjson.dumps({**LIMIT, "limit": -1}), orjson.dumps({**LIMIT, "limit": "26"}),
+        orjson.dumps({**LIMIT, "limit": 2**31}), orjson.dumps({**LIMIT, "partition": 1}),
+        orjson.dumps({**LIMIT, "ts": None}),
     ],
 )  # fmt: skip
 def test_what_is_no_decision_is_skipped(value: bytes | None) -> None:
@@ -103,8 +109,16 @@ def test_a_share_is_read() -> None:
     assert isinstance(gone, Share) and gone.limits is None
 
 
+def test_a_limit_is_read() -> None:
+    """With a life time, or the usual one."""
+    said = {**LIMIT, "estimated_limit": 7.5, "ttl_ms": 9}
+    limit = LimitDecision(partition="broker-1", ts=5, algorithm="aimd", limit=7, estimate=7.5, ttl_ms=9)
+    assert read(said) == [limit]
+    del said["ttl_ms"]
+    assert read(said) == [replace(limit, ttl_ms=LIMIT_TTL_MS)]
+
+
 WEEK_MS = 7 * 86_400_000
-LIMIT = {"type": "limit", "partition": "broker-1", "ts": 5, "algorithm": "aimd", "limit": 7, "ttl_ms": 60_000}
 
 
 @pytest.mark.parametrize("said", [SHARE, SHARE | {"ttl_ms": 180_000}, SHARE | {"limits": None}, LIMIT])
@@ -156,12 +170,10 @@ def test_backlogs_are_read() -> None:
     (single,) = read(orjson.dumps({**BACKLOG, "repeat": True}))
     assert isinstance(single, BacklogDecision)
     assert (single.size, single.age, single.ttl_ms, single.repeated) == (103_900, 100, 60_000, True)
-    rows = [{name: value for name, value in BACKLOG.items() if name != "type"}]
-    rows.append({**rows[0], "topic": "t1"})
+    (value,) = packed([BACKLOG, {**BACKLOG, "topic": "t1"}])
     reasons: list[str] = []
-    record = packed_record("backlog", pa.RecordBatch.from_pylist(rows))
-    (packed,) = read_record(record, "p1", reasons.append)
-    assert packed == replace(single, evict=(), repeated=False)
+    found = read_record(Record(value, packed=True), "p1", reasons.append)
+    assert found == [replace(single, evict=(), repeated=False)]
     assert len(reasons) == 1 and "t1" in reasons[0]
 
 
@@ -172,21 +184,12 @@ def test_a_backlog_far_ahead_is_left_out() -> None:
     assert read_record(record, now_ms=lambda _ms: now_ms - 1) == []
 
 
-def packed_record(kind: str, rows: pa.RecordBatch, key: bytes = b"") -> Record:
-    """A packed record."""
-    (value,) = pack(kind, rows)
-    return Record(value, key, packed=True)
-
-
 def test_packed_admissions_are_read_row_by_row() -> None:
     """A row means what its object would; one that cannot be used is left out alone."""
     last = {**GOOD, "id": "p1-3", "late": None, "refunds": ["r"], "applied_ts": 9}
-    rows = [GOOD, {**GOOD, "id": "p1-2", "ts": -1}, last]
-    batch = pa.RecordBatch.from_pylist(
-        [{name: row.get(name) for name in (*GOOD, "refunds", "applied_ts") if name != "type"} for row in rows]
-    )
+    (value,) = packed([GOOD, {**GOOD, "id": "p1-2", "ts": -1}, last])
     reasons: list[str] = []
-    found = read_record(packed_record("admission", batch), "p1", reasons.append)
+    found = read_record(Record(value, packed=True), "p1", reasons.append)
     assert found[:1] == read(GOOD)
     assert found[1:] == read({k: v for k, v in last.items() if v is not None})
     assert isinstance(found[1], Decision) and (found[1].at, found[1].refunds) == (9, ("r",))
@@ -195,10 +198,8 @@ def test_packed_admissions_are_read_row_by_row() -> None:
 
 def test_packed_shares_of_others_are_passed_over() -> None:
     """By their key alone; who wants all names nobody."""
-    fields = {name: value for name, value in SHARE.items() if name not in ("type", "limits")}
-    limits = pa.array([[("publishRateInMsgs", 5.0)]], pa.map_(pa.string(), pa.float64()))
-    batch = pa.RecordBatch.from_pylist([fields]).append_column("limits", limits)
-    record = packed_record("share", batch, b"b")
+    (value,) = packed([SHARE])
+    record = Record(value, b"b", packed=True)
     others = read_record(record, "other")
     assert not any(isinstance(one, Share) for one in others)
     (share,) = read_record(record, "b")
@@ -239,8 +240,8 @@ def test_packed_objects_that_are_none_in_json_end_no_reader(
         {each: value for each, value in fields.items() if each not in ("type", name)}
     ])  # fmt: skip
     reasons = list[str]()
-    record = packed_record(kind, batch.append_column(name, column), b"b")
-    assert read_record(record, "b", reasons.append, now_ms=int) == []
+    (value,) = pack(kind, batch.append_column(name, column))
+    assert read_record(Record(value, b"b", packed=True), "b", reasons.append, now_ms=int) == []
     assert len(reasons) == 1 and "a mistake" not in reasons[0]
 
 
@@ -251,9 +252,9 @@ def test_a_mistake_in_a_reader_of_whole_records_ends_no_reader() -> None:
         raise ZeroDivisionError
 
     reader = replace(READERS["admission"], all_of=broken)
-    rows = pa.RecordBatch.from_pylist([{"id": "x"}])
+    (value,) = packed([{"type": "admission", "id": "x"}])
     reasons = list[str]()
-    record: Any = packed_record("admission", rows)
+    record: Any = Record(value, packed=True)
     assert decisions_in(record, {"admission": reader}, None, reasons.append) == []
     assert reasons == ["a mistake in its reader: ZeroDivisionError()"]
 
@@ -263,13 +264,23 @@ def test_an_admission_far_ahead_is_left_out() -> None:
     latest = 1_000 + MAX_AHEAD_MS
     rows = [{**GOOD, "ts": latest}, {**GOOD, "ts": latest + 1}, {**GOOD, "ts": 2**45, "applied_ts": latest}]
     rows.append({**GOOD, "applied_ts": latest + 1})
-    columns = [*GOOD, "applied_ts"]
-    batch = pa.RecordBatch.from_pylist(
-        [{name: row.get(name) for name in columns if name != "type"} for row in rows]
-    )
+    (value,) = packed(rows)
     reasons: list[str] = []
-    (value,) = pack("admission", batch)
-    record = Record(value, ts=1_000, packed=True)
-    found = read_record(record, "p1", reasons.append, now_ms=int)
+    found = read_record(Record(value, ts=1_000, packed=True), "p1", reasons.append, now_ms=int)
     assert [one.at for one in found if isinstance(one, Decision)] == [latest, latest]
     assert len(reasons) == 2 and all("too far ahead" in reason for reason in reasons)
+
+
+def test_one_a_minute_is_told_of(caplog: pytest.LogCaptureFixture) -> None:
+    """With how many there were since; what a terminal would obey is escaped."""
+    now, counted = 0.0, list[int]()
+    complain = Complaints("weir.decisions", lambda: counted.append(1), lambda: now)
+    with caplog.at_level(logging.WARNING):
+        for _ in range(1_000):
+            complain("ts: \x1b[2J")
+        now = 61.0
+        complain("the last")
+    assert len(counted) == 1_001
+    first, second = (record.getMessage() for record in caplog.records)
+    assert first == "weir.decisions: records that are not used: 1, such as ts: \\x1b[2J"
+    assert second == "weir.decisions: records that are not used: 1000, such as the last"

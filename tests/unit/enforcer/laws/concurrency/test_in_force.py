@@ -1,20 +1,10 @@
 """Which limit is in force: the policy's first, the job's, our own while the job is away."""
 
 import pytest
-from concurrency_kit import MS
+from concurrency_kit import AIMD, MS, decided
 
 from enforcer.laws.concurrency.in_force import LimitInForce
 from streaming.contract.broker_events import Sample
-from streaming.contract.decisions import LimitDecision
-
-AIMD = {"algorithm": "aimd", "useWindowed": False, "aimd": {"initialLimit": 40}}
-
-
-def decision(limit: int, ts: int = 1_000, algorithm: str = "aimd", ttl_ms: int = 60_000) -> LimitDecision:
-    """A limit of `broker-1`."""
-    return LimitDecision(
-        partition="broker-1", ts=ts, algorithm=algorithm, limit=limit, estimate=float(limit), ttl_ms=ttl_ms
-    )
 
 
 def samples(count: int, rtt_ms: int, inflight: int) -> list[Sample]:
@@ -32,9 +22,9 @@ def test_the_newest_decision_is_in_force() -> None:
     """One of before is passed over, however old; each is counted by what it did."""
     limit, now_ts = LimitInForce(AIMD), 1_795_166_668_000
     for limited, age_ms in ((50, 1_000), (60, 0), (50, 1_000), (2, 3 * 86_400_000), (60, 0)):
-        limit.take(decision(limited, now_ts - age_ms), 0.0)
+        limit.take(decided(limited, now_ts - age_ms), 0.0)
     assert (limit.limit, dict(limit.changes)) == (60, {"increase": 2, "held": 1})
-    limit.take(decision(30, now_ts + 1), 0.0)
+    limit.take(decided(30, now_ts + 1), 0.0)
     assert (limit.limit, limit.changes["decrease"]) == (30, 1)
 
 
@@ -46,13 +36,13 @@ def limit() -> LimitInForce:
 
 def test_a_decision_of_other_policies_is_passed_over(limit: LimitInForce) -> None:
     """It was made under an algorithm that is not in force."""
-    limit.take(decision(50, algorithm="vegas"), 0.0)
+    limit.take(decided(50, algorithm="vegas"), 0.0)
     assert limit.limit == 40
 
 
 def test_other_settings_begin_anew_and_equal_ones_do_not(limit: LimitInForce) -> None:
     """As in the job."""
-    limit.take(decision(50), 0.0)
+    limit.take(decided(50), 0.0)
     limit.set_entry({**AIMD, "vegas": {"alpha": 9}})
     assert limit.limit == 50
     limit.set_entry({**AIMD, "aimd": {"initialLimit": 41}})
@@ -62,22 +52,22 @@ def test_other_settings_begin_anew_and_equal_ones_do_not(limit: LimitInForce) ->
 def test_a_limit_of_other_settings_does_not_come_back() -> None:
     """Said again, or decided just before the change; not even when the settings are as before."""
     limit, small = LimitInForce(AIMD), {**AIMD, "aimd": {"maxLimit": 50, "initialLimit": 20}}
-    limit.take(decision(900, 1_000), 0.0)
+    limit.take(decided(900, 1_000), 0.0)
     limit.set_entry(small, 3_000)
     for ts in (1_000, 2_999):
-        limit.take(decision(900, ts), 1.0)
+        limit.take(decided(900, ts), 1.0)
     assert limit.limit == 20
-    limit.take(decision(21, 3_000), 2.0)
+    limit.take(decided(21, 3_000), 2.0)
     limit.set_entry(AIMD)
-    limit.take(decision(21, 3_000), 3.0)
+    limit.take(decided(21, 3_000), 3.0)
     assert limit.limit == 40
-    limit.take(decision(41, 3_001), 4.0)
+    limit.take(decided(41, 3_001), 4.0)
     assert limit.limit == 41
 
 
 def test_a_silent_job_is_away_after_a_while_and_the_law_goes_on_here(limit: LimitInForce) -> None:
     """From the last limit that was decided, by the law's own steps, until a decision comes."""
-    limit.take(decision(50), 0.0)
+    limit.take(decided(50), 0.0)
     limit.feed(samples(3, 10, 40), 1.0, 100.0)
     assert not limit.look(5_099.0)
     assert limit.limit == 50
@@ -87,7 +77,7 @@ def test_a_silent_job_is_away_after_a_while_and_the_law_goes_on_here(limit: Limi
     assert limit.limit == 52
     limit.feed(samples(1, 300, 40), 1.0, 5_200.0)
     assert limit.limit == 46
-    limit.take(decision(48, 9_000), 6_000.0)
+    limit.take(decided(48, 9_000), 6_000.0)
     assert (limit.local, limit.limit) == (False, 48)
 
 
@@ -103,7 +93,7 @@ def test_a_job_that_is_heard_is_not_away(limit: LimitInForce) -> None:
 
 def test_a_job_that_is_heard_again_has_the_limit_again(limit: LimitInForce) -> None:
     """The one that it decided last, which it would have changed if that were another one by now."""
-    limit.take(decision(50), 0.0)
+    limit.take(decided(50), 0.0)
     limit.feed(samples(1, 10, 40), 1.0, 0.0)
     assert limit.look(5_000.0)
     limit.feed(samples(5, 10, 40), 1.0, 5_000.0)
@@ -119,7 +109,7 @@ def test_a_job_that_is_heard_again_has_the_limit_again(limit: LimitInForce) -> N
 def test_without_traffic_a_job_is_away_only_when_its_limit_has_ended(limit: LimitInForce) -> None:
     """Nothing was asked, so nothing is missing, but a limit stands for its life time."""
     assert not limit.look(10_000_000.0)
-    limit.take(decision(50, ttl_ms=60_000), 0.0)
+    limit.take(decided(50, ttl_ms=60_000), 0.0)
     assert not limit.look(59_999.0)
     assert limit.look(60_000.0)
     assert limit.limit == 50
@@ -137,5 +127,5 @@ def test_own_samples_are_seen_as_all_enforcers_together(limit: LimitInForce) -> 
 
 def test_a_limit_of_nothing_is_one(limit: LimitInForce) -> None:
     """Somebody must be able to find out that the broker is well again."""
-    limit.take(decision(0), 0.0)
+    limit.take(decided(0), 0.0)
     assert limit.limit == 1

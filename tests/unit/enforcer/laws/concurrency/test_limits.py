@@ -1,12 +1,10 @@
 """Which connections are counted, and by whose limiter."""
 
-import socket
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-import pytest
-from concurrency_kit import FIXED_2
+from concurrency_kit import FIXED_2, decided
 from context_kit import enforce
 from mutation_kit import Desk
 
@@ -14,7 +12,6 @@ from enforcer.kafka.addresses.brokers import Brokers
 from enforcer.laws.concurrency.limiter import Limiter
 from enforcer.laws.concurrency.limits import ConcurrencyLimits
 from enforcer.laws.shares.meter import Meter
-from streaming.contract.decisions import LimitDecision
 
 
 class Client:
@@ -39,11 +36,10 @@ class World:
 
     def __init__(self) -> None:
         desk = Desk()
-        self.sockets: list[socket.socket] = []
         self.brokers = Brokers(
-            listen_host="127.0.0.1", advertise="127.0.0.1", port_base=0, brokers_max=9,
-            serve=lambda listener, _: self.sockets.append(listener),
-        )
+            listen_host="", advertise="", port_base=0, brokers_max=9, serve=lambda _socket, _broker: None,
+            domain="kafka.example", domain_port=9_093,
+        )  # fmt: skip
         self.clients: list[Client] = []
         self.sent: list[str] = []
         self.signs: list[float] = []
@@ -73,31 +69,16 @@ class World:
 
     def decided(self, limit: int) -> None:
         """The job says so."""
-        self.limits.take(
-            [LimitDecision(partition="broker-1", ts=1, algorithm="aimd", limit=limit, estimate=float(limit),
-                           ttl_ms=60_000)]
-        )  # fmt: skip
+        self.limits.take([decided(limit, ts=1)])
 
     def counted(self) -> list[str]:
         """Where the clients count."""
         return [client.partition for client in self.clients]
 
-    def close(self) -> None:
-        """Nobody listens any more."""
-        for each in self.sockets:
-            each.close()
 
-
-@pytest.fixture
-def world() -> Iterator[World]:
-    """One."""
-    made = World()
-    yield made
-    made.close()
-
-
-def test_connections_follow_policies_and_brokers(world: World) -> None:
+def test_connections_follow_policies_and_brokers() -> None:
     """By the address that leads to a broker; where nobody knows whose it is, nothing counts."""
+    world = World()
     world.clients = [Client("kafka-1", 9092), Client("kafka-2", 9092)]
     world.limits.look()
     assert world.counted() == ["", ""]
@@ -120,8 +101,9 @@ def test_connections_follow_policies_and_brokers(world: World) -> None:
     assert world.counted() == ["", "broker-2"]
 
 
-def test_limits_and_samples_go_through_it(world: World) -> None:
+def test_limits_and_samples_go_through_it() -> None:
     """What the job decides is in force at the next look, and what was measured leaves."""
+    world = World()
     limiter = world.adapts()
     assert limiter.limit == 100
     limiter.end(limiter.begin("produce"))
@@ -130,8 +112,9 @@ def test_limits_and_samples_go_through_it(world: World) -> None:
     assert (limiter.limit, world.sent) == (7, ["broker-1"])
 
 
-def test_a_silent_job_is_asked_before_it_counts_as_away(world: World) -> None:
+def test_a_silent_job_is_asked_before_it_counts_as_away() -> None:
     """A limit that does not change is not said; whatever it says shows that it is there."""
+    world = World()
     limiter = world.adapts()
     found = world.limits.partitions.known["broker-1"]
 

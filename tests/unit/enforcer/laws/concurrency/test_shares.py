@@ -1,13 +1,12 @@
 """How a concurrency limit is shared: fractions from shares, use as parts of a million."""
 
-from concurrency_kit import Parts, Times, partitions_at
+from concurrency_kit import AIMD, Times, limited, partitions_at
 from meter_kit import Desk
 
 from enforcer.core.membership import Membership
 from enforcer.laws.concurrency.limits import InflightShares
 
 GROUP = "inflight/broker-1"
-AIMD = {"algorithm": "aimd", "useWindowed": False, "aimd": {"initialLimit": 40}}
 # The share law has such a group for each partition that a policy limits.
 SHARED = {"backpressure.partitions.*": AIMD}
 
@@ -46,17 +45,15 @@ def test_use_is_the_greatest_in_flight_as_parts_of_the_limit() -> None:
     """With the time at the own limit; metering itself stays idle, as no traffic is counted by it."""
     desk, times = Desk(SHARED), Times()
     shares = InflightShares(desk.meter, members(2))
-    partitions, _ = partitions_at(times, {"*": AIMD}, Parts())
-    found = partitions.find("broker-1")
-    assert found is not None
+    partitions = partitions_at(times, {"*": AIMD})
+    found = limited(partitions)
     found.limiter.set_limit(20)
     desk.meter.before_report(lambda period_ms: shares.fill(partitions.known.values(), period_ms))
     tickets = [found.limiter.begin("produce") for _ in range(20)]
     times.pass_ms(250)
     for ticket in tickets:
         found.limiter.end(ticket)
-    desk.now_ms += 2_000
-    desk.reports.report()
+    desk.report(2_000)
     (event,) = desk.events
     assert event["period_ms"] == 2_000
     assert event["usage"][GROUP]["publishedMsg"] == 1_000_000

@@ -1,4 +1,7 @@
-"""Dispatch rates for a protocol: what it asks, what is reported, what decisions do, what metrics say."""
+"""Dispatch rates for a protocol: what it asks, what is reported, what decisions do, what metrics say.
+
+Of rates across brokers this proxy's share limits, whatever broker delivers, and its use is reported.
+"""
 
 from collections.abc import Callable
 from typing import Any
@@ -18,6 +21,7 @@ from enforcer.laws.dispatch.dispatch import Dispatch
 from enforcer.laws.dispatch.left import UNLIMITED, Left
 from enforcer.laws.shares.meter import Meter
 from streaming.columns.packed import unpack
+from streaming.contract.decisions import Share
 from streaming.contract.usage_events import DispatchUsage
 from streaming.laws.registry import LAWS
 
@@ -27,7 +31,7 @@ HOUR_MS = 3_600_000
 class Desk:
     """A proxy's dispatch rates, its clock, and what it has sent."""
 
-    def __init__(self, policies: dict[str, Any], name: str = "p1", **settings: Any) -> None:
+    def __init__(self, policies: dict[str, Any], **settings: Any) -> None:
         self.now = T0
         self.room = True
         self.sent: list[tuple[dict[str, Any], str]] = []
@@ -37,11 +41,12 @@ class Desk:
         self.policies = Policies(lambda: self.now)
         clock = Clock(steady_ms=lambda: float(self.now), wall_ms=lambda: self.now)
         self.context = context(
-            clock, proxy_id=name, settings=ProxySettings(**settings), metrics=self.metrics,
+            clock, settings=ProxySettings(**settings), metrics=self.metrics,
             policies=self.policies, send_usage=self._send, send_usage_pack=self._send_pack,
             call_later=lambda ms, function: self.later.append((ms, function)),
         )  # fmt: skip
-        self.dispatch = Dispatch(self.context, Meter(self.context.settings, clock))
+        self.meter = Meter(self.context.settings, clock)
+        self.dispatch = Dispatch(self.context, self.meter)
         self.change(policies, at=T0 - 1_000)
         self.dispatch.look()
 
@@ -49,14 +54,16 @@ class Desk:
         """Policies were read."""
         enforce(self.policies, at, policies)
 
-    def deliver(self, count: int = 1, place: tuple[str, str] = PLACE, broker: str = "broker-0") -> None:
-        """Deliver something of a hundred bytes each."""
+    def deliver(
+        self, count: int = 1, place: tuple[str, str] = PLACE, broker: str = "broker-0", backlog: bool = True
+    ) -> None:
+        """Deliver messages of a hundred bytes each."""
         moment = self.dispatch.moment(broker)
-        self.dispatch.deliver_at(moment, *place, msgs=count, size=100 * count, entries=1, backlog=True)
+        self.dispatch.deliver_at(moment, *place, msgs=count, size=100 * count, entries=1, backlog=backlog)
 
-    def left(self, place: tuple[str, str] = PLACE) -> Left:
+    def left(self, broker: str = "broker-0") -> Left:
         """What may be delivered."""
-        return self.dispatch.left_at(self.dispatch.moment("broker-0"), *place)
+        return self.dispatch.left_at(self.dispatch.moment(broker), *PLACE)
 
     def flush(self) -> None:
         """The moment has passed."""
@@ -250,7 +257,8 @@ def test_a_proxy_that_starts_again_reads_back() -> None:
     again.now = T0 + 1_000
     again.dispatch._id_head = "p1-dispatch-later-"
     again.deliver(1)
-    again.dispatch.take([said, said._replace(id=f"{said.id}x"), said._replace(id="p1-dispatch-later-x")])
+    for theirs in (said.id, f"{said.id}x", "p1-dispatch-later-x", "p1-dispatch-later-" + "9" * 5_000):
+        again.dispatch.take([said._replace(id=theirs)])
     assert again.left() == Left(0, None, 1_000, "subscription", "msgs")
     assert again.dispatch.table.tail == 1
 
@@ -314,4 +322,69 @@ def test_a_decision_of_another_broker_is_none_of_ours() -> None:
     desk = Desk(TEN)
     desk.dispatch.take([CounterStatement("x", T0, "p2", "broker-9", *PLACE, (None, None, (4, 0)))])
     assert desk.left().msgs == 10
-    assert desk.dispatch.left_at(desk.dispatch.moment("broker-9"), *PLACE).msgs == 6
+    assert desk.left("broker-9").msgs == 6
+
+
+ACROSS = {"dispatchThrottlingRateInMsg": 200, "ratePeriodInSecond": 2, "across_brokers": True}
+GROUP = f"dispatch/{TOPIC}/sub1"
+
+
+def alone(broker: dict[str, Any] | None = None, **settings: Any) -> Desk:
+    """A lone proxy under a rate across brokers, and what else is set for brokers."""
+    rate = {"namespaces.acme/orders": {"subscriptionDispatchRate": ACROSS}}
+    desk = Desk({**rate, "broker": broker or {}}, **settings)
+    desk.meter.set_policies(desk.policies.at(T0))
+    desk.meter.newcomers.set_alive(1, T0 - 10_000.0)
+    return desk
+
+
+def test_one_share_for_all_brokers() -> None:
+    """Alone the whole limit, later the share; what was too much is waited off, by whatever broker."""
+    desk = alone()
+    assert desk.dispatch.active and desk.dispatch.limits(*PLACE)
+    # Half a second of 100 a second is kept (share_burst_ms).
+    assert desk.left() == Left(50, None, 0, "", "")
+    desk.deliver(60, broker="broker-0")
+    desk.deliver(10, broker="broker-1")
+    assert desk.left("broker-2") == Left(0, None, 200, "subscription", "msgs")
+    limits = {"dispatchRateInMsgs": 20.0}
+    desk.meter.take_share(Share(group=GROUP, broker="p1", ts=T0, ttl_ms=60_000, usage={}, limits=limits))
+    assert desk.left() == Left(0, None, 1_000, "subscription", "msgs")
+    desk.now += 1_000
+    # Who owes nothing may deliver one more.
+    assert desk.left() == Left(1, None, 0, "", "")
+    # The counters of brokers leave it alone, and nothing is reported of them.
+    assert not desk.dispatch.table.counters and not desk.later
+    (account,) = desk.meter.accounts.values()
+    assert account.name == GROUP and account.used[2:] == [70, 7_000]
+
+
+def test_beside_the_rate_of_a_broker() -> None:
+    """Both hold; what a broker's own counters limit is reported as ever."""
+    desk = alone({"dispatchThrottlingRateInMsg": 10, "dispatchThrottlingOnBatchMessageEnabled": True})
+    assert desk.left() == Left(10, None, 0, "", "")
+    desk.deliver(60)
+    assert desk.left() == Left(9, None, 0, "", "")
+    for _ in range(60):
+        desk.deliver(1, broker="broker-1")
+    assert desk.left("broker-1").level == "broker"
+    assert desk.left() == Left(0, None, 110, "subscription", "msgs")
+    desk.flush()
+    assert len(desk.sent) == 1 and [len(unpack(value)[1]) for value, _ in desk.packs] == [60]
+
+
+def test_who_has_caught_up_is_not_charged() -> None:
+    """With the flag off, as by the counters of brokers."""
+    desk = alone({"dispatchThrottlingOnNonBacklogConsumerEnabled": False})
+    desk.deliver(500, backlog=False)
+    assert desk.left().msgs == 50
+
+
+def test_a_subscription_more_makes_room_for_itself() -> None:
+    """Accounts are bounded, and clients make up subscriptions: one goes, and is reported."""
+    desk = alone(accounts_max=1)
+    desk.deliver(500, (TOPIC, "sub2"))
+    desk.deliver(500)
+    assert desk.left().msgs == 0 and desk.meter.unmetered == 0
+    (left,) = desk.meter.take_left().values()
+    assert left.counts[2] > 0

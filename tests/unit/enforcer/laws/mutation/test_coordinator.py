@@ -8,6 +8,7 @@ from mutation_kit import EPOCH_MS, Desk, asked, decision
 
 from enforcer.core import bounds
 from enforcer.core.membership import AWAY_MS
+from enforcer.core.metrics import Metrics
 from enforcer.core.settings import OnLate
 from enforcer.laws.mutation.request import Action, Decision
 
@@ -17,6 +18,14 @@ def judged(desk: Desk, strict: bool = True) -> Action:
     return desk.coordinator.judge(desk.coordinator.quota("a", "c"), strict=strict, probing=False).action
 
 
+@pytest.fixture
+def desk() -> Desk:
+    """User a has a quota of one a second."""
+    desk = Desk()
+    desk.limit(controller_mutation_rate=1)
+    return desk
+
+
 class GatedRequest:
     """Who asks."""
 
@@ -24,10 +33,8 @@ class GatedRequest:
         """The decision is there, or there will be none."""
 
 
-def test_one_probe_for_all_connections_of_a_subject() -> None:
+def test_one_probe_for_all_connections_of_a_subject(desk: Desk) -> None:
     """In debt one request may pass in each long mute, however many connections are muted."""
-    desk = Desk()
-    desk.limit(controller_mutation_rate=5)
     desk.decide(desk.ask({"x": 80}), throttle_time_ms=100_000)
 
     def probes(count: int) -> list[Action]:
@@ -108,10 +115,9 @@ def test_without_a_quota_the_home_is_the_user() -> None:
     assert judged(desk) is Action.FORWARD
 
 
-def test_what_goes_on_before_the_policies_are_read_is_told_afterwards() -> None:
+def test_what_goes_on_before_the_policies_are_read_is_told_afterwards(desk: Desk) -> None:
     """Under its quota, as what cannot be refused; what the broker did not do is given back."""
-    desk, known = Desk(), False
-    desk.limit(controller_mutation_rate=1)
+    known = False
     desk.coordinator.policies.known = lambda: known
     request = asked({"x": 3, "y": 2})
     assert judged(desk) is Action.FORWARD
@@ -144,21 +150,11 @@ def test_what_is_told_later_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     assert len(desk.events) == 600
 
 
-def test_a_quota_that_came_while_it_was_under_way_charges_it() -> None:
+def test_a_quota_that_came_while_it_was_under_way_charges_it(desk: Desk) -> None:
     """A replay finds that quota at the time of its event, so the event names it."""
-    desk = Desk()
-    desk.limit(controller_mutation_rate=1)
     desk.coordinator.report(asked({"x": 3}), None)
     event = desk.events[-1][1]
     assert (event["subject"], event["strict"]) == ("user=a", False)
-
-
-@pytest.fixture
-def desk() -> Desk:
-    """User a has a quota of one a second."""
-    desk = Desk()
-    desk.limit(controller_mutation_rate=1)
-    return desk
 
 
 def test_a_rejection_holds_for_its_subject_until_its_time_has_passed(desk: Desk) -> None:
@@ -337,10 +333,8 @@ def test_a_repeated_decision_does_no_harm(desk: Desk) -> None:
     assert len(desk.decided) == 1 and len(desk.of_type("refund")) == 1
 
 
-def test_a_mistake_with_one_decision_loses_no_other(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_mistake_with_one_decision_loses_no_other(desk: Desk, caplog: pytest.LogCaptureFixture) -> None:
     """They come in batches, of all clients."""
-    desk = Desk()
-    desk.limit(controller_mutation_rate=5)
 
     def broken(_decision: Decision | None) -> None:
         raise ValueError("a mistake")
@@ -354,10 +348,8 @@ def test_a_mistake_with_one_decision_loses_no_other(caplog: pytest.LogCaptureFix
     assert first.id in caplog.text and judged(desk) is Action.REFUSE
 
 
-def test_a_mistake_of_what_was_put_off_is_not_that_of_who_asks_next() -> None:
+def test_a_mistake_of_what_was_put_off_is_not_that_of_who_asks_next(desk: Desk) -> None:
     """The question is sent and answered, and nothing of it is left."""
-    desk = Desk()
-    desk.limit(controller_mutation_rate=5)
     desk.prompt = False
 
     def broken() -> None:
@@ -370,3 +362,17 @@ def test_a_mistake_of_what_was_put_off_is_not_that_of_who_asks_next() -> None:
     assert desk.coordinator._unacknowledged == {} and desk.coordinator.undecided.pending == []
     with pytest.raises(ZeroDivisionError):
         desk.later.pop()()
+
+
+def test_subject_metrics_are_bounded() -> None:
+    """The subject decided upon least recently loses its series."""
+    metrics = Metrics(2)
+    for subject in ("a", "b", "a", "c"):
+        metrics.decided(subject, 1.0, None, 0)
+    found = {
+        sample.labels["subject"]
+        for family in metrics.registry.collect()
+        for sample in family.samples
+        if sample.name == "weir_proxy_subject_tokens"
+    }
+    assert found == {"a", "c"}

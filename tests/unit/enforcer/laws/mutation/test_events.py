@@ -1,11 +1,21 @@
-"""Events that fit a record, whatever the topics are called."""
+"""Events: they fit a record and leave in order; of questions, who may ask, and who is called next."""
 
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import orjson
+import pytest
 from each_kit import each
 
-from enforcer.laws.mutation.events import EVENT_BYTES_MAX, in_own_names, put_items
+from enforcer.core.reports import Acknowledged
+from enforcer.laws.mutation.events import (
+    EVENT_BYTES_MAX,
+    EventSender,
+    OpenQuestions,
+    in_own_names,
+    line_of,
+    put_items,
+)
 
 
 def fitted(counts: dict[str, int], *, may_sum: bool, key: str = "user=a", **more: Any) -> Any:
@@ -64,3 +74,194 @@ def test_the_largest_client_leaves_room_for_a_sum(letter: str) -> None:
     counts = {letter * 1_000 + str(number): 1 for number in range(500)}
     _, event = fitted(counts, may_sum=True, key=key, user=longest, client_id=longest)
     assert event is not None and sum(item["mutations"] for item in event["items"]) == 500
+
+
+class Crowd:
+    """Requests that stand in line and ask as soon as they may."""
+
+    def __init__(self, turns: OpenQuestions, subject: str = "s", asks: bool = True) -> None:
+        self.turns, self.subject, self.asks = turns, subject, asks
+        self.asked: list[int] = []
+
+    def come(self, number: int) -> None:
+        """One more; it asks or stands in line."""
+
+        def wake() -> None:
+            self.turns.stop_waiting(line_of(self.subject), wake)
+            self.come(number)
+
+        if not self.turns.full(self.subject):
+            self.asked.append(number)
+            if self.asks:
+                self.turns.begin(self.subject)
+        else:
+            self.turns.wait_for(line_of(self.subject), wake)
+
+
+def test_a_line_is_served_in_order() -> None:
+    """Two at a time; each that ends lets one in; other subjects are not held."""
+    turns = OpenQuestions(2, 100)
+    crowd, other = Crowd(turns), Crowd(turns, "other")
+    for number in range(5):
+        crowd.come(number)
+    other.come(9)
+    assert (crowd.asked, other.asked) == ([0, 1], [9])
+    for asked in ([0, 1, 2], [0, 1, 2, 3], [0, 1, 2, 3, 4]):
+        turns.end("s")
+        assert crowd.asked == asked
+    turns.end("s")
+    turns.end("s")
+    turns.end("other")
+    assert not turns._open and not turns._waiting and turns._open_in_all == 0
+
+
+def test_all_together_have_a_bound_too() -> None:
+    """Subjects are cheap to make up."""
+    turns = OpenQuestions(2, 3)
+    for subject in "abc":
+        turns.begin(subject)
+    assert turns.full("d") and turns.full("a")
+    turns.end("a")
+    assert not turns.full("d")
+
+
+def test_a_place_of_all_is_for_whoever_waits() -> None:
+    """At the bound in all, one that ends lets in another subject, which has none open that could end."""
+    turns = OpenQuestions(5, 2)
+    crowd, other = Crowd(turns), Crowd(turns, "other")
+    for number in range(4):
+        crowd.come(number)
+    for number in (8, 9):
+        other.come(number)
+    assert (crowd.asked, other.asked) == ([0, 1], [])
+    turns.end("s")
+    assert (crowd.asked, other.asked) == ([0, 1], [8])
+    turns.end("other")
+    assert (crowd.asked, other.asked) == ([0, 1, 2], [8])
+    turns.end("s")
+    assert (crowd.asked, other.asked) == ([0, 1, 2], [8, 9])
+
+
+def test_a_place_of_all_is_for_a_subject_that_may_take_it() -> None:
+    """One that has all its own open waits on, and its line came first."""
+    turns = OpenQuestions(1, 2)
+    crowd, other = Crowd(turns), Crowd(turns, "other")
+    turns.begin("third")
+    for number in range(2):
+        crowd.come(number)
+    other.come(9)
+    assert (crowd.asked, other.asked) == ([0], [])
+    turns.end("third")
+    assert (crowd.asked, other.asked) == ([0], [9])
+
+
+def test_only_some_are_called_at_a_time() -> None:
+    """Those who do not ask after all leave room, and the loop has other things to do."""
+    turns = OpenQuestions(1, 100)
+    turns.begin("s")
+    crowd = Crowd(turns, asks=False)
+    for number in range(20):
+        crowd.come(number)
+    assert crowd.asked == []
+    turns.end("s")
+    assert crowd.asked == list(range(8))
+
+
+def test_waits_for_a_time_end_all_at_once() -> None:
+    """And one that does not wait any more is not called."""
+    turns, woken = OpenQuestions(1, 1), list[str]()
+
+    def waiter(name: str) -> Callable[[], None]:
+        return lambda: woken.append(name)
+
+    first, second = waiter("first"), waiter("second")
+    turns.wait_for("s", first)
+    turns.wait_for("s", second)
+    turns.wait_for("other", waiter("other"))
+    turns.stop_waiting("s", first)
+    turns.stop_waiting("nobody", first)
+    turns.wake("s")
+    assert woken == ["second"]
+    turns.wake_all()
+    assert woken == ["second", "second", "other"]
+
+
+class Kafka:
+    """Takes events, unless it is full."""
+
+    def __init__(self) -> None:
+        self.sent: list[str] = []
+        self.full = False
+
+    def send(self, event: Mapping[str, Any], key: str, *, acked: Acknowledged | None = None) -> bool:
+        """Keep it."""
+        if not self.full:
+            self.sent.append(f"{key}/{event['id']}")
+        return not self.full
+
+    def room(self) -> bool:
+        """Whether it would take one."""
+        return not self.full
+
+
+@pytest.fixture
+def kafka() -> Kafka:
+    """Where events go."""
+    return Kafka()
+
+
+@pytest.fixture
+def turns() -> list[Callable[[], None]]:
+    """Calls of the loop's next turn."""
+    return []
+
+
+@pytest.fixture
+def outgoing(kafka: Kafka, turns: list[Callable[[], None]]) -> EventSender:
+    """In a loop whose turns the test takes."""
+    return EventSender(kafka, turns.append)
+
+
+def ignore(_record_ms: int | None) -> None:
+    """Nobody waits for the acknowledgement."""
+
+
+def test_events_leave_in_the_order_in_which_they_were_given(
+    outgoing: EventSender, kafka: Kafka, turns: list[Callable[[], None]]
+) -> None:
+    """One that is sent at once takes those before it along; the loop is asked for one turn."""
+    outgoing.send_soon({"id": 1}, "a", ignore)
+    outgoing.send_soon({"id": 2}, "b", ignore)
+    assert kafka.sent == [] and len(turns) == 1
+    assert outgoing.send({"id": 3}, "a")
+    assert kafka.sent == ["a/1", "b/2", "a/3"]
+    turns.pop()()
+    assert kafka.sent == ["a/1", "b/2", "a/3"] and turns == []
+    outgoing.send_soon({"id": 4}, "a", ignore)
+    turns.pop()()
+    assert kafka.sent[3:] == ["a/4"]
+
+
+def test_who_waits_for_an_event_that_is_dropped_is_told(outgoing: EventSender, kafka: Kafka) -> None:
+    """As if Kafka would never have it."""
+    told: list[int | None] = []
+    kafka.full = True
+    outgoing.send_soon({"id": 1}, "a", told.append)
+    assert not outgoing.send({"id": 2}, "a")
+    assert told == [None]
+
+
+def test_a_mistake_in_one_stops_no_other(
+    outgoing: EventSender, kafka: Kafka, turns: list[Callable[[], None]]
+) -> None:
+    """The others have their turn, and the loop gets it."""
+
+    def broken() -> None:
+        raise ZeroDivisionError
+
+    outgoing.later(broken)
+    outgoing.send_soon({"id": 1}, "a", ignore)
+    turns.pop()()
+    assert kafka.sent == ["a/1"]
+    with pytest.raises(ZeroDivisionError):
+        turns.pop()()

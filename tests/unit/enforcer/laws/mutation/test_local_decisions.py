@@ -3,9 +3,8 @@
 from typing import Any
 
 import pytest
-from law_kit import quota
-from local_decisions_kit import INITIAL, T0, ask, state, told
-from mutation_kit import SUBJECT, local_of, own, quota_of
+from law_kit import T0, quota
+from mutation_kit import INITIAL, SUBJECT, ask, local_of, own, quota_of, state, told
 
 from enforcer.laws.mutation import subject as subject_module
 from enforcer.laws.mutation.local_decisions import QUESTION_EVERY_MS, LocalDecisions

@@ -1,9 +1,8 @@
 """What local decisions keep, fold and forget: every bound, and what is said of that afterwards."""
 
 import pytest
-from law_kit import quota
-from local_decisions_kit import INITIAL, T0, ask, state, told
-from mutation_kit import SUBJECT, local_of, own, quota_of, statement
+from law_kit import T0, quota
+from mutation_kit import INITIAL, SUBJECT, ask, local_of, own, quota_of, state, statement, told
 
 from enforcer.laws.mutation import local_decisions as book_module
 from enforcer.laws.mutation.local_decisions import LocalDecisions

@@ -1,24 +1,32 @@
-"""What a proxy that starts makes of the topics."""
+"""What a proxy that starts makes of the topics; a quota that is removed (docs/contract.md 3.1)."""
 
 import pytest
-from law_kit import quota
-from mutation_kit import SUBJECT, local_of, own, quota_of, statement
+from law_kit import T0, quota
+from mutation_kit import (
+    EPOCH_MS,
+    INITIAL,
+    SUBJECT,
+    Desk,
+    ask,
+    asked,
+    decision,
+    local_of,
+    state,
+    statement,
+    told,
+)
 
 from enforcer.core.feeds.peers import Charge
 from enforcer.laws.mutation import events
 from enforcer.laws.mutation.events import ReadBack
 from enforcer.laws.mutation.law import BACK_MAX_MS, BACK_MS, back_ms
 from streaming.policy.policy_set import PolicySet
-from streaming.policy.timeline import PolicyTimeline
-
-T0 = 1_795_166_700_000
-INITIAL = {"quotas[user=alice]": quota(2, 22)}
 
 
 def test_so_far_is_read_back() -> None:
     """As long as an empty bucket takes to be full, one minute to ten; sampled windows do not count."""
     assert back_ms(PolicySet(INITIAL)) == BACK_MS
-    assert back_ms(PolicySet(INITIAL | {"quotas[user=<default>]": quota(0.5, 100)})) == 200_000
+    assert back_ms(PolicySet(INITIAL | {"quotas[user=bob]": quota(0.5, 100)})) == 200_000
     assert back_ms(PolicySet({"quotas[user=bob]": quota(0.5, 100, algorithm="sampled_rate")})) == BACK_MS
     assert back_ms(PolicySet({"quotas[user=bob]": quota(1e-300), "broker": {}})) == BACK_MS
     for rate, burst in ((0.01, 500), (1e-300, 1e300)):
@@ -37,9 +45,8 @@ def test_what_no_admission_holds_is_in_the_tail() -> None:
     back.event(Charge(SUBJECT, "a2", T0, (3, 4), False))
     back.event(Charge(SUBJECT, "b1", T0, (), False))
     back.event(Charge(SUBJECT, "r1", T0, (1,), True))
-    answer = local.decide(quota_of(PolicyTimeline(INITIAL), T0), *own("d", T0, {"x": 1}, dry=True))
-    assert answer is not None and answer.tokens == 4.0
-    local.stated(statement(SUBJECT, "a2", T0, 3.0))
+    assert told(ask(local, "d", 0, 1, dry=True))[3] == 4.0
+    state(local, "a2", 0, 3.0)
     assert local.tail > 0
 
 
@@ -50,10 +57,9 @@ def test_what_stands_there_twice_counts_once() -> None:
     back.admission(statement(SUBJECT, "a1", T0, 10.0))
     for _ in range(2):
         back.event(Charge(SUBJECT, "a2", T0, (3,), False))
-    answer = local.decide(quota_of(PolicyTimeline(INITIAL), T0), *own("d", T0, {"x": 1}, dry=True))
-    assert answer is not None and answer.tokens == 7.0
-    local.stated(statement(SUBJECT, "a2", T0, 7.0))
-    local.stated(statement(SUBJECT, "d", T0, 7.0))
+    assert told(ask(local, "d", 0, 1, dry=True))[3] == 7.0
+    state(local, "a2", 0, 7.0)
+    state(local, "d", 0, 7.0)
     assert local.tail == 0
 
 
@@ -67,3 +73,34 @@ def test_the_ids_have_a_bound(monkeypatch: pytest.MonkeyPatch) -> None:
     for number in range(12):
         back.event(Charge(SUBJECT, f"a{number}", T0 + number, (1,), False))
     assert local.tail == 2
+
+
+@pytest.mark.parametrize("decide", ["local", "strict"])
+def test_what_is_decided_under_no_quota_is_not_awaited_any_more(decide: str) -> None:
+    """The quota was removed while it was under way; one of another proxy, and who never had one, aside."""
+    desk = Desk()
+    desk.stand_alone()
+    desk.limit(controller_mutation_rate=1, decide=decide)
+    local, others = desk.coordinator.local_decisions, (asked({"y": 1}), asked({"z": 1}))
+    request = asked({"x": 2})
+    desk.coordinator.report(request, desk.quota)
+    if decide == "local":
+        desk.coordinator.decide(others[0], desk.quota, lambda _: None, lambda _: None)
+    else:
+        desk.coordinator.ask(others[0], desk.quota, lambda _: None)
+    desk.limit()
+    desk.coordinator.report(others[1], None)
+    assert local.tail > 0
+    for one in (request, *others):
+        desk.decide(one, subject="", tokens=None, limit=None)
+    assert local.tail == 0
+
+
+def test_what_was_decided_under_no_quota_is_read_back_as_decided() -> None:
+    """By whichever proxy; and of nobody nothing is known."""
+    desk = Desk()
+    desk.coordinator.take([decision(id="p2-1", proxy="p2", subject="", tokens=None, limit=None)])
+    reading = desk.coordinator.reading
+    assert reading is not None
+    reading.event(Charge("user=a", "p2-1", EPOCH_MS, (5,), False))
+    assert (desk.coordinator.local_decisions.tail, len(desk.coordinator.local_decisions._subjects)) == (0, 0)

@@ -1,12 +1,13 @@
 """What is remembered of requests and their subjects, how far a balance is off, and every bound."""
 
+from functools import partial
 from typing import Any
 
 from each_kit import each
 from mutation_kit import decision, quota
 
 from enforcer.laws.mutation.request import NotBefore, Request
-from enforcer.laws.mutation.waiting import PendingRequests
+from enforcer.laws.mutation.waiting import Allowance, PendingRequests
 
 
 def undecided(**bounds: Any) -> PendingRequests:
@@ -152,3 +153,42 @@ def test_expired_waits_leave() -> None:
     waits.postpone("user=a", 500.0, quota())
     waits.expire(500.0)
     assert len(waits) == 0
+
+
+generous = partial(quota, rate=2.0, burst=20.0)
+
+
+def test_the_burst_is_the_quotas_and_the_rate_a_multiple() -> None:
+    """25 of a burst of 20 leave a debt of 5, 250 ms at 10 times 2 a second; it is not made larger."""
+    now = 0.0
+    free = Allowance(10, 1, 100, lambda: now)
+    assert free.take(generous(), 25) == 0
+    assert free.take(generous(), 1_000) == free.wait_ms(generous()) == 250
+    assert free.take(generous("user=b"), 1) == 0
+    now = 250.0
+    assert free.take(generous(), 1) == 0
+    free.charge(generous(), 10)
+    assert free.wait_ms(generous()) > 0
+    # Another quota, another balance.
+    assert free.wait_ms(generous(rate=3.0)) == 0
+
+
+def test_balances_are_bounded() -> None:
+    """The one used longest ago goes first."""
+    free = Allowance(10, 1, 2, lambda: 0.0)
+    for subject in ("a", "b", "c"):
+        free.charge(generous(subject), 1_000)
+    assert len(free._buckets) == 2
+    assert free.wait_ms(generous("c")) > 0 and free.wait_ms(generous("a")) == 0
+
+
+def test_dry_runs_have_rate_and_burst_of_their_factor() -> None:
+    """1,000 times 20 at once, then 1,000 times 2 a second; refusals beside them as before."""
+    now = 0.0
+    dry_runs, refusals = (Allowance(*factors, 100, lambda: now) for factors in ((1_000, 1_000), (10, 1)))
+    assert dry_runs.take(generous(), 20_002) == 0
+    assert dry_runs.take(generous(), 1) == 1
+    assert refusals.take(generous(), 25) == 0
+    assert refusals.take(generous(), 1) == 250
+    now = 1.0
+    assert dry_runs.take(generous(), 1) == 0

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from context_kit import context, enforce
-from meter_kit import EPOCH_MS, POLICIES, TOPIC
+from meter_kit import EPOCH_MS, POLICIES, TOPIC, many_groups
 
 from enforcer.core import bounds
 from enforcer.core.account import PUBLISH, State
@@ -179,9 +179,8 @@ def test_members_are_bounded() -> None:
 def test_series_are_bounded() -> None:
     """The first groups in use, and so many of their members, have series of their own."""
     rig = Rig()
-    for number in range(15):
-        rig.put(f"resourcegroups.g{number}", {"publishRateInMsgs": 1})
-        rig.put(f"namespaces.t/n{number}", {"resourcegroup": f"g{number}"})
+    for path, value in many_groups(15, rate=1).items():
+        rig.put(path, value)
     rig.groups.look()
     for number in range(15):
         rig.topics.bill([(f"t.n{number}.x", 1, 0)]).charge(PUBLISH, 0.0)

@@ -126,7 +126,6 @@ def test_an_account_that_makes_room_within_a_frame_is_charged_no_more() -> None:
     desk = Desk(many_groups(3), accounts_max=1)
     charge(desk.topics, [("t.n0.x", 1, 0)])
     charge(desk.topics, [("t.n0.x", 1, 0), ("t.n1.x", 1, 0), ("t.n0.x", 1, 0)])
-    desk.now_ms = 1_000.0
-    desk.reports.report()
+    desk.report()
     told = sum(entry["publishedMsg"] for event in desk.events for entry in event["usage"].values())
     assert told + desk.meter.unmetered == 4

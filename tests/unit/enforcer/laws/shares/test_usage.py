@@ -1,17 +1,22 @@
-"""When a proxy reports which group, and how its records are cut."""
+"""When a proxy reports which group, how its records are cut, and that packed ones say the same as JSON."""
 
 import logging
 from typing import Any
 
+import orjson
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from meter_kit import EPOCH_MS, POLICIES, Desk, many_groups, publish
+from property_kit import tries
 
 from enforcer.core import bounds
-from enforcer.core.account import PUBLISH
+from enforcer.core.account import PUBLISH, Use
 from enforcer.laws.shares import usage
-from enforcer.laws.shares.usage import ROUNDS_MAX
+from enforcer.laws.shares.usage import ROUNDS_MAX, _entry, packed_reports
+from streaming.columns.json_rows import objects
+from streaming.columns.packed import unpack
+from streaming.contract.fields import INT64_MAX
 from streaming.contract.usage_events import GroupUsage
 from streaming.laws.registry import LAWS
 from streaming.policy.policy_set import PolicySet
@@ -22,9 +27,8 @@ def rounds(desk: Desk, *counts: int) -> list[list[int]]:
     told = []
     for count in counts:
         publish(desk, count)
-        desk.now_ms += 1_000
         desk.events.clear()
-        desk.reports.report()
+        desk.report()
         told.append([event["usage"]["rg1"]["publishedMsg"] for event in desk.events])
     return told
 
@@ -33,8 +37,7 @@ def test_a_report_is_an_event_of_the_contract() -> None:
     """The job's own parser reads it back."""
     desk = Desk(POLICIES)
     publish(desk, 10, 1_000)
-    desk.now_ms = 1_000.0
-    desk.reports.report()
+    desk.report()
     (event,) = desk.events
     assert event == {
         "type": "group_usage", "id": f"p1-usage-{EPOCH_MS}-1", "broker": "p1", "period_ms": 1000,
@@ -45,7 +48,7 @@ def test_a_report_is_an_event_of_the_contract() -> None:
             }
         },
     }  # fmt: skip
-    read = LAWS.parse(usage.orjson.dumps(event), default_id="x", default_ts=1)
+    read = LAWS.parse(orjson.dumps(event), default_id="x", default_ts=1)
     assert isinstance(read, GroupUsage) and read.usage[0][1].throttled_ms[0] == 167
 
 
@@ -94,21 +97,16 @@ def test_a_new_share_is_answered_by_a_report(desk: Desk) -> None:
 def test_records_are_cut(monkeypatch: pytest.MonkeyPatch) -> None:
     """Many groups make several records, each within the bound, with every group in one of them."""
     count = 300
-    policies: dict[str, Any] = {}
-    for number in range(count):
-        policies[f"resourcegroups.group-{number}"] = {"publishRateInMsgs": 1}
-        policies[f"namespaces.t/n{number}"] = {"resourcegroup": f"group-{number}"}
     monkeypatch.setattr("enforcer.laws.shares.usage.USAGE_RECORD_BYTES", 4_096)
     monkeypatch.setattr(bounds, "PACK_MIN", 301)
-    desk = Desk(policies)
+    desk = Desk(many_groups(count, rate=1))
     for number in range(count):
         publish(desk, 1, topic=f"t.n{number}.x")
-    desk.now_ms = 1_000.0
-    desk.reports.report()
+    desk.report()
     assert len(desk.events) > 1
-    assert all(len(usage.orjson.dumps(event)) <= 4_096 for event in desk.events)
+    assert all(len(orjson.dumps(event)) <= 4_096 for event in desk.events)
     named = [group for event in desk.events for group in event["usage"]]
-    assert sorted(named) == sorted(f"group-{number}" for number in range(count))
+    assert sorted(named) == sorted(f"g{number}" for number in range(count))
     assert len({event["id"] for event in desk.events}) == len(desk.events)
 
 
@@ -141,11 +139,10 @@ def test_of_many_that_are_held_back_the_log_names_some(
     monkeypatch.setattr(usage, "_SHOWN", 2)
     caplog.set_level(logging.INFO)
     desk = Desk(many_groups(5, rate=10))
-    for second in (1, 2):
+    for _ in range(2):
         for number in range(5):
             publish(desk, 1_000, topic=f"t.n{number}.x")
-        desk.now_ms = second * 1_000.0
-        desk.reports.report()
+        desk.report()
     said = [record.getMessage() for record in caplog.records]
     assert [line[:15] for line in said] == ["group g0 is hel", "group g1 is hel", "3 more groups a"]
 
@@ -167,12 +164,10 @@ def test_a_group_that_makes_room_is_reported() -> None:
         for number in range(4):
             publish(desk, 10 + number, topic=f"t.n{number}.x")
     assert len(desk.meter.accounts) <= 2 and desk.meter.unmetered == 0
-    desk.now_ms = 1_000.0
-    desk.reports.report()
+    desk.report()
     assert len(desk.events) == 1
     assert told_use(desk) == {"g0": 20, "g1": 22, "g2": 24, "g3": 26}
-    desk.now_ms = 2_000.0
-    desk.reports.report()
+    desk.report()
     assert told_use(desk) == {"g0": 0, "g1": 0, "g2": 0, "g3": 0}
     assert desk.reports._told.keys() <= desk.meter.accounts.keys()
 
@@ -184,8 +179,7 @@ def test_what_was_used_before_a_policy_went_is_reported() -> None:
     desk.meter.set_policies(PolicySet({}))
     assert not desk.meter.accounts
     for used in ({"g0": 500}, {"g0": 0}, {}):
-        desk.now_ms += 1_000
-        desk.reports.report()
+        desk.report()
         assert told_use(desk) == used
 
 
@@ -211,8 +205,7 @@ def test_use_that_is_kept_for_the_report_is_bounded() -> None:
     for number in range(count):
         publish(desk, 1, topic=f"t.n{number}.x")
     assert len(desk.meter.accounts) == len(desk.meter._left[False]) == accounts_max
-    desk.now_ms = 1_000.0
-    desk.reports.report()
+    desk.report()
     assert sum(told_use(desk).values()) + desk.meter.unmetered == count and not desk.meter._left[False]
     publish(desk, 1, topic="t.n0.x")
     assert desk.meter.unmetered == count - 2 * accounts_max
@@ -250,3 +243,55 @@ def test_a_proxy_that_stops_says_so(desk: Desk) -> None:
     assert [event["usage"]["rg1"]["publishedMsg"] for event in desk.events] == [0]
     desk.reports.farewell()
     assert len(desk.events) == 1
+
+
+HEAD: dict[str, Any] = {"id": "p1-usage-1", "broker": "p1", "period_ms": 60_000}
+COUNTS = st.sampled_from([0, 1, 255, 256, 70_000, 5_000_000_000, INT64_MAX])
+USES = st.dictionaries(
+    st.text(st.characters(codec="utf-8"), max_size=6),
+    st.builds(Use, st.tuples(*[COUNTS] * 4), st.tuples(*[st.none() | COUNTS] * 4)),
+    min_size=1, max_size=30,
+)  # fmt: skip
+
+
+def reports(values: list[bytes]) -> list[dict[str, Any]]:
+    """What packed records say."""
+    return [orjson.loads(row) for value in values for row in objects(*unpack(value)).to_pylist()]
+
+
+@given(USES, st.sampled_from([1, 3_000, 900_000]))
+@tries(200)
+def test_packed_as_json(uses: dict[str, Use], most: int) -> None:
+    """Byte for byte but for the id of a part; cut, all groups are there once and in order."""
+    found = list(packed_reports(HEAD, uses, most))
+    told = reports([value for _, value in found])
+    assert [list(report["usage"]) for report in told] == [list(groups) for groups, _ in found]
+    assert len({report["id"] for report in told}) == len(told)
+    assert all(len(value) <= most or len(groups) == 1 for groups, value in found)
+    together = {group: entry for report in told for group, entry in report["usage"].items()}
+    as_json = {"type": "group_usage", **HEAD, "usage": {group: _entry(use) for group, use in uses.items()}}
+    whole = {**told[0], "id": HEAD["id"], "usage": together}
+    assert orjson.dumps(whole) == orjson.dumps(as_json)
+
+
+def pass_a_round(desk: Desk, groups: int) -> None:
+    """So many groups are used, and reported."""
+    for number in range(groups):
+        publish(desk, 1 + number, 10, f"t.n{number}.x")
+    desk.report()
+
+
+def test_many_groups_are_packed_few_are_not() -> None:
+    """From proxy.pack_min on; what was dropped is told again in the next round."""
+    few, many = Desk(many_groups(15)), Desk(many_groups(16))
+    pass_a_round(few, 15)
+    for many.full in (True, False):
+        pass_a_round(many, 16)
+    assert (len(few.packs), len(many.packs)) == (0, 1)
+    for desk, count in ((few, 15), (many, 16)):
+        (event,) = desk.events
+        assert list(event["usage"]) == [f"g{number}" for number in range(count)]
+        assert {name: use["publishedMsg"] for name, use in event["usage"].items()} == {
+            f"g{number}": number + 1 for number in range(count)
+        }
+    assert many.reports.reported["g3"] == 1
