@@ -146,7 +146,7 @@ class Shape:
         if step == INTEGER and kind != pa.int64():
             step = NUMBER
         if step is None or (kind is not None and kind != _TYPES[step]):
-            raise ValueError(f"{value!r}: no value of a shape")
+            raise ValueError(f"{type(value).__name__}: no value of a shape")
         column = UNREAD if kind is None else self._new()
         quote = '"' if step == TEXT else ""
         self._words[-1] += quote

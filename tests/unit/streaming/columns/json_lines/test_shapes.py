@@ -96,7 +96,7 @@ def test_lines_that_say_the_same_keys_plainly_are_read(rows: list[Any]) -> None:
         b"", b"[]", b"{", b"{}", b'{"other":1}', b'{"n":null}', b'{"n":"1"}', b'{"n":1.5}', b'{"t":1}',
         b'{"x":true}', b'{"n":1,"other":{}}', b'{"n":1,"other":[]}', b'{"items":{}}', b'{"items":[1]}',
         b'{"told":{"other":1}}', b'{"n":1,"\\u00e9":1}', b'{"\\"":1,"n":2}', b'{"\\\\":1,"n":2}',
-        b'{"\\n":1,"n":2}',
+        b'{"\\n":1,"n":2}', b'{"n":1,"other":%s}' % (b"[" * 1000 + b"]" * 1000),
     ],
 )  # fmt: skip
 def test_a_line_that_shows_no_shape(line: bytes) -> None:
