@@ -1,6 +1,7 @@
 """Words that no command understands: status 2, and what was expected, before anything is asked."""
 
 import shlex
+from pathlib import Path
 
 import pytest
 
@@ -9,7 +10,7 @@ from weir import cli
 SEVERAL = "--workers with --pulsar needs pulsar.targets"
 """Each worker would refuse clients that asked another one where their topic is."""
 T = "persistent://acme/orders/t1"
-PROPOSE, REPLAY = "propose --events e --out o", "replay --policies good.yaml --out /dev/null"
+PROPOSE, REPLAY = "propose --events e --out o", "replay --policies good.yaml --out o"
 BACK = "--from 2026-11-20 --to 2026-11-19"
 """A bill of nothing, with status 0, is taken for a bill."""
 
@@ -83,7 +84,7 @@ BACK = "--from 2026-11-20 --to 2026-11-19"
         (f"{REPLAY} --events e --from -1h", "--from and --to need --from-kafka HOST:PORT"),
         (f"{REPLAY} --events e --settings s", "--settings needs --from-kafka HOST:PORT or --engine spark"),
         (f"{REPLAY} --from-kafka h:1 {BACK}", "--from is later than --to"),
-        (f"dump --out /dev/null {BACK}", "--from is later than --to"),
+        (f"dump --out o {BACK}", "--from is later than --to"),
         (f"bill {BACK}", "--from is later than --to"),
         *(
             (f"{PROPOSE} --headroom={wrong}", "expected a number at least 1.0 and at most 1000.0")
@@ -117,14 +118,17 @@ BACK = "--from 2026-11-20 --to 2026-11-19"
     ],
 )
 def test_what_no_command_understands_ends_with_2(
-    words: str, told: str, tmp_path_factory: pytest.TempPathFactory, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """It says what is wrong, and there is no traceback."""
+    words: str, told: str, tmp_path_factory: pytest.TempPathFactory, capsys: pytest.CaptureFixture[str],
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    """It says what is wrong, there is no traceback, and nothing is begun."""
     good = tmp_path_factory.getbasetemp() / "good.yaml"
     good.write_text("version: 1\n")
+    monkeypatch.chdir(tmp_path)
     try:
         status: object = cli.main(shlex.split(words.replace("good.yaml", str(good))))
     except SystemExit as ended:
         status = ended.code
     said = capsys.readouterr().err
     assert status == 2 and told in said and "Traceback" not in said
+    assert not [*tmp_path.iterdir()]

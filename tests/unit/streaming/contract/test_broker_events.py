@@ -44,7 +44,7 @@ def test_a_latency_is_read_with_its_defaults() -> None:
 
 def latencies(*samples: Any) -> Latency:
     """An event of several samples."""
-    event = latency(samples=list(samples))
+    event = latency(start_ns=None, rtt_ns=None, inflight=None, samples=list(samples))
     assert not event.alone
     return event
 

@@ -26,7 +26,7 @@ from streaming.policy.policy_set import PolicySet
 def test_so_far_is_read_back() -> None:
     """As long as an empty bucket takes to be full, one minute to ten; sampled windows do not count."""
     assert back_ms(PolicySet(INITIAL)) == BACK_MS
-    assert back_ms(PolicySet(INITIAL | {"quotas[user=bob]": quota(0.5, 100)})) == 200_000
+    assert back_ms(PolicySet(INITIAL | {"quotas[user=<default>]": quota(0.5, 100)})) == 200_000
     assert back_ms(PolicySet({"quotas[user=bob]": quota(0.5, 100, algorithm="sampled_rate")})) == BACK_MS
     assert back_ms(PolicySet({"quotas[user=bob]": quota(1e-300), "broker": {}})) == BACK_MS
     for rate, burst in ((0.01, 500), (1e-300, 1e300)):
