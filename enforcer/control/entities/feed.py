@@ -1,5 +1,6 @@
 """Records of Weir's topics as the view over all laws takes them."""
 
+import time
 from collections.abc import Callable, Mapping
 from operator import attrgetter
 from typing import Any, Final
@@ -51,13 +52,19 @@ REQUESTS: Final[EventReaders] = {"request": readings.asked}
 """Of `weir.requests`."""
 
 
-def decisions_of(message: Message, readers: Readers = DECISIONS) -> list[Told]:
+def decisions_of(
+    message: Message,
+    readers: Readers = DECISIONS,
+    wall_ms: Callable[[], int] = lambda: time.time_ns() // 1_000_000,
+) -> list[Told]:
     """What was decided in a record, also by candidates: a repeated decision stands anew.
 
-    Without what is far ahead of it, which would stand until then, whatever comes.
+    Without what is far ahead, which would stand until then, whatever comes; by the later of the record's time
+    and ours, since a job whose host is behind the brokers decides by their clock and stamps by its own.
     """
     ts = message.timestamp()[1]
-    return [(*pair, ts) for _, pair in decisions_in(message, readers, now_ms=lambda _: ts, tried=True)]
+    found = decisions_in(message, readers, now_ms=lambda _: max(ts, wall_ms()), tried=True)
+    return [(*pair, ts) for _, pair in found]
 
 
 def reports_of(message: Message, readers: EventReaders) -> list[Told]:

@@ -1,5 +1,6 @@
 """Each law's decisions and events as rows of one list."""
 
+from functools import partial
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -168,11 +169,16 @@ def test_decisions_of_candidates_are_read_here_alone() -> None:
 
 
 def test_a_decision_from_far_ahead_is_none() -> None:
-    """An entity would be shown as waiting until then, whatever came; by clocks that differ a little it is."""
+    """An entity would be shown as waiting until then, whatever came; by clocks that differ a little it is.
+
+    A record whose writer is behind goes by our clock.
+    """
     for ahead_ms, found in ((60_000, 1), (60_001, 0)):
         ts = T + ahead_ms
         for said in (admission(ts, **DEBT), dispatch(ts, 25, 2_000), slots(ts, 20), backlog(ts, 1_500)):
-            assert len(decisions_of(Record(said, ts=T))) == found  # type: ignore[arg-type]
+            for record_ms, own_ms in ((T, 0), (T - 120_000, T)):
+                record: Any = Record(said, ts=record_ms)
+                assert len(decisions_of(record, wall_ms=partial(int, own_ms))) == found
 
 
 def test_what_proxies_only_ask_is_nobody() -> None:
