@@ -137,9 +137,10 @@ class Bill:
             self._add_groups(event)
         elif isinstance(event, Backlog):
             since, size = self._stored.get(event.topic, (event.ts, 0))
-            held_ms = max(0, event.ts - since)
-            self._of_topic(event.topic).storage_byte_hours += size * held_ms / _HOUR_MS
-            self._stored[event.topic] = event.ts, sum(ledger.size for ledger in event.ledgers)
+            # A clock that goes back has no stretch billed twice.
+            until = max(since, event.ts)
+            self._of_topic(event.topic).storage_byte_hours += size * (until - since) / _HOUR_MS
+            self._stored[event.topic] = until, sum(ledger.size for ledger in event.ledgers)
 
     def _add_groups(self, event: GroupUsage) -> None:
         for group, report in event.usage:

@@ -171,10 +171,14 @@ def test_sums_stop_at_64_bits() -> None:
     assert orjson.loads(line)[0]["bytes_in"] == 2**63 - 1
 
 
-def test_storage_is_what_topics_had_at_their_checks() -> None:
-    """An hour of 300 bytes, then half an hour of 100; the last check holds for no time yet."""
+@pytest.mark.parametrize("again", [(), (1_800_000,)], ids=["in order", "a clock goes back"])
+def test_storage_is_what_topics_had_at_their_checks(again: tuple[int, ...]) -> None:
+    """An hour of 300 bytes, then half an hour of 100; the last check holds for no time yet.
+
+    Nor does one by a clock that is behind bill a stretch twice, as of a collector that takes over.
+    """
     bill = Bill(POLICIES)
-    for ts, size in ((0, 300), (3_600_000, 100), (5_400_000, 700)):
+    for ts, size in ((0, 300), (3_600_000, 100), *((ts, 100) for ts in again), (5_400_000, 700)):
         ledgers = [{"id": 1, "entries": 1, "size": size - 50, "closeTime": 1},
                    {"id": 2, "entries": 1, "size": 50, "closeTime": None}]  # fmt: skip
         bill.take(record(type="backlog", ts=ts, topic=TOPIC, ledgers=ledgers, subscriptions=[]))
