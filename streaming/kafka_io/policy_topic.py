@@ -302,7 +302,7 @@ class PolicyReader:
         if any(map(self._reader.made_again, spans)):
             # What the former topic said is in force no longer.
             self.log = PolicyLog(told_max=self.log.told_max)
-        for message in self._reader.read_on(spans, timeout_s):
+        for message in self._reader.read_on(spans, timeout_s, deadline):
             self.log.take(message.value(), message.timestamp()[1])
             if time.monotonic() > deadline:
                 raise WeirError(f"{self._topic} could not be read to its end in time")

@@ -8,6 +8,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from math import inf
 from typing import Any, Final
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
@@ -157,11 +158,12 @@ class Reader:
         known = {each.partition: each.offset for each in found if each.offset >= 0}
         return [min(span.end, known.get(span.partition, span.end)) for span in spans]
 
-    def messages(self, span: Span, limit_s: float = STALL_LIMIT_S) -> Iterator[Message]:
+    def messages(self, span: Span, limit_s: float = STALL_LIMIT_S, until_s: float = inf) -> Iterator[Message]:
         """The records of one span, in order.
 
         Raises:
-            WeirError: it cannot be read, or nothing came for so long although it is not at its end.
+            WeirError: it cannot be read, or nothing came for so long, or until then by the steady clock,
+                although it is not at its end.
         """
         if span.start >= span.end:
             return
@@ -184,14 +186,16 @@ class Reader:
             # It also moves over what compaction and transactions took away. Before the first batch it may
             # still be that of what was read before.
             position = self.consumer.position(where)[0].offset
-            if time.monotonic() > deadline:
+            if time.monotonic() > min(deadline, until_s):
                 raise self._failed(span.topic, f"it stalled at offset {position} of {span.end}")
 
     def made_again(self, span: Span) -> bool:
         """Whether less stands in a partition than was read on of it: it is of a new topic."""
         return self._read_to.get((span.topic, span.partition), 0) > span.end
 
-    def read_on(self, spans: Iterable[Span], limit_s: float = STALL_LIMIT_S) -> Iterator[Message]:
+    def read_on(
+        self, spans: Iterable[Span], limit_s: float = STALL_LIMIT_S, until_s: float = inf
+    ) -> Iterator[Message]:
         """The records of spans but for those that were read on before; a topic made again begins anew.
 
         Raises:
@@ -200,7 +204,7 @@ class Reader:
         for span in spans:
             key = span.topic, span.partition
             start = span.start if self.made_again(span) else max(self._read_to.get(key, 0), span.start)
-            for message in self.messages(replace(span, start=start), limit_s):
+            for message in self.messages(replace(span, start=start), limit_s, until_s):
                 self._read_to[key] = (message.offset() or 0) + 1
                 yield message
             self._read_to[key] = span.end

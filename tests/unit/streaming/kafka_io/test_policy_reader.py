@@ -1,6 +1,7 @@
 """Who reads `weir.policies` on, without a broker."""
 
 from collections.abc import Iterator
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -9,6 +10,7 @@ from message_kit import Record
 from streaming.contract.errors import WeirError
 from streaming.contract.topics import Cluster
 from streaming.kafka_io import policy_topic, policy_turn
+from streaming.kafka_io import reader as reader_module
 from streaming.kafka_io.policy_topic import PolicyReader
 from streaming.kafka_io.reader import Reader, Span
 
@@ -24,7 +26,7 @@ class Stored(Reader):
         """All of it."""
         return [Span(topic="t", partition=0, start=0, end=len(self.records))]
 
-    def messages(self, span: Span, limit_s: float = 1.0) -> Iterator[Any]:
+    def messages(self, span: Span, *_: Any, **__: Any) -> Iterator[Any]:
         """Its records there."""
         yield from self.records[span.start : span.end]
 
@@ -74,3 +76,33 @@ def test_what_was_written_is_waited_for_within_the_limit(monkeypatch: pytest.Mon
         pytest.raises(WeirError, match=r"could not be read back: they have not come in time"),
     ):
         policy_turn._read_back(reader, lambda: next(left))
+
+
+def test_a_broker_that_falls_silent_is_waited_for_within_the_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Just before its end; `weir policy get` waited as long again."""
+    now_s, topic = 0.0, Cluster("127.0.0.1:1").topics.policies
+
+    def poll(limit_s: float) -> Record | None:
+        nonlocal now_s
+        begins = not now_s
+        now_s += 29.0 if begins else limit_s
+        return record(A, 1, 0) if begins else None
+
+    fake = SimpleNamespace(
+        list_topics=lambda *_, **__: SimpleNamespace(
+            topics={topic: SimpleNamespace(error=None, partitions=[0])}
+        ),
+        get_watermark_offsets=lambda *_, **__: (0, 2),
+        assign=lambda _: None,
+        position=lambda _: [SimpleNamespace(offset=1)],
+        poll=poll,
+        close=lambda: None,
+    )
+    with PolicyReader(Cluster("127.0.0.1:1")) as reader:
+        reader._reader.close()
+        reader._reader.consumer = fake
+        for module in (policy_topic, reader_module):
+            monkeypatch.setattr(module, "time", SimpleNamespace(monotonic=lambda: now_s))
+        with pytest.raises(WeirError, match="it stalled at offset 1 of 2"):
+            reader.read(30)
+    assert reader.log.records == 1 and now_s < 31

@@ -108,7 +108,7 @@ class FakeReader(Reader):
             for number, log in self.log.items()
         ]
 
-    def messages(self, span: Span, limit_s: float = 1.0) -> Iterator[Message]:
+    def messages(self, span: Span, *_: Any, **__: Any) -> Iterator[Message]:
         """Those of a span."""
         self.read_spans.append((span.partition, span.start, span.end))
         yield from self.log[span.partition][span.start : span.end]  # type: ignore[misc]  # fakes
