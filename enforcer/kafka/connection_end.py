@@ -87,10 +87,11 @@ class ConnectionEnd:
 
     def end_input(self) -> None:
         """The client sends no more; it may still read."""
-        requests, responses = self._requests, self._responses
-        if requests.passing and responses.due and responses.due[-1] is requests.passing_slot:
-            # The rest of it will never come, nor will its answer.
-            responses.due.pop()
+        coming, responses = self._requests.coming, self._responses
+        if coming in responses.due:
+            # The rest of it will never come, nor will its answer, nor what we asked behind it.
+            while responses.due.pop() is not coming:
+                pass
             responses.answers.pop()
         if not self.input_over:
             self.input_over, self.takes = True, not (self.closing or self._lost or self.done)

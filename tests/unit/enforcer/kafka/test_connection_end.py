@@ -14,6 +14,8 @@ from wire_client import create_request
 
 from enforcer.core import bounds
 from enforcer.host.budget import Seat
+from enforcer.kafka.part import Slot
+from enforcer.wire.kafka.frames import METADATA
 from streaming.contract.errors import WeirError
 from streaming.policy.policy_set import PolicySet
 
@@ -102,6 +104,16 @@ def test_a_part_of_a_request_holds_nothing_up() -> None:
         rig.connection.eof_received()
         rig.answer([answer(1)])
         assert rig.client.answered() == [1] and rig.client.closed
+
+
+def test_what_we_ask_behind_a_part_of_a_request_holds_nothing_up() -> None:
+    """It never leaves, as of a timer that looks for a group's topics: the connection stayed for 30 s."""
+    rig = Rig()
+    rig.connection.data_received(opaque(1) + opaque(2, 100_000)[:50_000])
+    assert rig.connection.send(Slot(METADATA, 12, 0, lambda _: None), b"")
+    rig.connection.eof_received()
+    rig.answer([answer(1)])
+    assert rig.client.answered() == [1] and rig.client.closed and rig.upstream.closed
 
 
 def test_an_answer_that_only_the_client_would_read_is_not_waited_for() -> None:
