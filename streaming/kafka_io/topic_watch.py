@@ -140,10 +140,13 @@ class TopicWatch(Watch):
 
     def _look(self, admin: AdminClient) -> None:
         seen = look(admin, self._cluster, LOOK_LIMIT_S)
-        self._metrics.topic_faults.clear()
         for each in seen.faults:
             self._metrics.topic_faults.labels(each.topic, str(each.fault)).set(1)
             self._logger.error("%s", each.text)
+        # Not all of them at first: a scrape in between would see none, and an alert begin anew.
+        was, now = ({(each.topic, str(each.fault)) for each in some} for some in (self.faults, seen.faults))
+        for labels in was - now:
+            self._metrics.topic_faults.remove(*labels)
         for name in sorted({each.topic for each in self.faults} - {each.topic for each in seen.faults}):
             self._logger.warning("topic %s is as it must be again", name)
         self.faults = seen.faults

@@ -2,6 +2,7 @@
 
 import logging
 from collections.abc import Sequence
+from types import SimpleNamespace
 
 import pytest
 from confluent_kafka import KafkaError, KafkaException
@@ -65,6 +66,19 @@ def test_what_is_wrong_is_said_at_each_look(
     assert levels == [["ERROR"], ["ERROR", "ERROR"], [], ["ERROR", "WARNING"], ["WARNING"]]
     assert watched.value("weir_job_topic_faults", topic="weir.usage", fault="missing") is None
     assert watched.watch.wrong("weir.policies") == ""
+
+
+def test_what_stays_wrong_is_shown_at_all_times(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A scrape in the middle of a look saw nothing wrong, and the time of an alert began anew."""
+    watched, shown = Watched(monkeypatch, [seen(GONE), seen(OTHER, GONE)]), list[float | None]()
+
+    def scrape(*_: object) -> None:
+        shown.append(watched.value("weir_job_topic_faults", topic="weir.usage", fault="missing"))
+
+    monkeypatch.setattr(watched.watch, "_logger", SimpleNamespace(error=scrape))
+    for _ in range(2):
+        watched.watch.look()
+    assert shown == [1, 1, 1]
 
 
 def test_a_topic_made_again_is_counted_and_told_once(monkeypatch: pytest.MonkeyPatch) -> None:
