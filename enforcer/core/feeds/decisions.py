@@ -10,7 +10,7 @@ from enforcer.core.feeds.complaints import Unusable, unheard
 from enforcer.core.feeds.rows import objects_of, packed
 from enforcer.core.law import DecisionReader
 from streaming.columns.packed import schema_of
-from streaming.contract.decisions import LATE_MS
+from streaming.contract.decisions import CANDIDATE, LATE_MS
 from streaming.contract.errors import BadEvent
 from streaming.contract.events import MAX_AHEAD_MS
 from streaming.contract.fields import TS_MAX_MS, Fields, flag, text
@@ -51,7 +51,9 @@ def decisions_in(
     try:
         if packed(message):
             value = message.value() or b""
-            reader = readers.get(kind := schema_of(value)[0])
+            kind, schema = schema_of(value)
+            # None of these is packed; what says so all the same is left out below, as a single one.
+            reader = None if CANDIDATE in schema.names else readers.get(kind)
             of_another = own is not None and key and key != own.encode()
             if reader is not None and reader.of_others is not None and of_another:
                 return [(kind, reader.of_others(value, said_ms))]

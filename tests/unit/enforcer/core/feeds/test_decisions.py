@@ -59,8 +59,9 @@ def test_nobody_goes_by_a_decision_of_policies_that_are_only_tried() -> None:
         plain = {name: value for name, value in {**tried, **decision}.items() if name != "candidate"}
         assert len(read(orjson.dumps(plain))) == 1, decision["type"]
         assert read(orjson.dumps({**tried, **decision}), reasons) == [] and reasons == []
-    (value,) = packed([{**tried, **GOOD}])
-    assert read_record(Record(value, packed=True)) == []
+    for decision in (GOOD, SHARE):
+        (value,) = packed([{**tried, **decision}])
+        assert read_record(Record(value, b"another", packed=True), "p1") == []
 
 
 @each(
