@@ -129,6 +129,9 @@ class BacklogCollector:
             # nor must one topic that cannot be written down end the others' checks.
             logger.exception("backlogs: a check failed")
             why = repr(error)
+        if outcome is not Outcome.DONE:
+            # Nobody hears of any of them.
+            self._metrics.unread_topics.set(len(self._metrics.known))
         seconds = time.monotonic() - began_s
         self._metrics.check_seconds.observe(seconds)
         self._metrics.rounds.labels(outcome).inc()

@@ -64,6 +64,22 @@ async def test_a_cluster_that_cannot_be_read_is_looked_at_again(error: Exception
     assert desk.value("weir_backlog_rounds_total", result="unread") == 1
 
 
+async def test_topics_of_a_check_that_failed_count_as_unread() -> None:
+    """All that are known; the number stayed as it was, mostly 0, for as long as the cluster was away."""
+    cluster, desk = rig(a=1)
+    await desk.check()
+    assert desk.value("weir_backlog_unread_topics") == 0
+    cluster.before["look"] = WeirError("no answer")
+    await desk.check()
+    assert desk.value("weir_backlog_unread_topics") == 1
+    cluster.before.clear()
+    await desk.check()
+    assert desk.value("weir_backlog_unread_topics") == 0
+    desk.write_fails = [WeirError("Kafka is away")]
+    await desk.check()
+    assert desk.value("weir_backlog_unread_topics") == 1
+
+
 async def test_a_defect_in_writing_reports_ends_nothing() -> None:
     desk = Desk(FakeCluster(a=1))
     desk.write_fails = [OverflowError("a number")]
