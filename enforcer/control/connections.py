@@ -275,7 +275,9 @@ class GuardedProtocol(H11Protocol):
         if self._lasts and not self.flow.write_paused:
             self._set_timer(_Phase.REQUEST)
         else:
-            self.cut(why)
+            # Its answer has been taken by now: it was idle.
+            idle = self._standing() is _Phase.IDLE and not self.transport.get_write_buffer_size()
+            self.cut(None if idle else why)
 
     @staticmethod
     def _stop(timer: asyncio.TimerHandle | None) -> None:
