@@ -48,8 +48,10 @@ class BlobStores:
         """Delete what workers that were killed had half written."""
         with suppress(OSError):
             for hidden in self.folder.glob("*/.*"):
-                if time.time() - hidden.stat().st_mtime > LEFT_S:
-                    hidden.unlink()
+                # One that is renamed meanwhile ends nothing.
+                with suppress(OSError):
+                    if time.time() - hidden.stat().st_mtime > LEFT_S:
+                        hidden.unlink()
 
 
 def segments_folder(checkpoint: Path) -> Path:

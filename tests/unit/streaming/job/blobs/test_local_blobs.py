@@ -71,6 +71,20 @@ def test_what_killed_workers_left_is_deleted(tmp_path: Path) -> None:
     assert sorted(path.name for path in blobs.folder.iterdir()) == [new.name, f"{name}.arrow"]
 
 
+def test_what_is_renamed_meanwhile_keeps_nothing_behind_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What killed workers had left stayed until the next start."""
+    folder = tmp_path / "mutation-0"
+    folder.mkdir()
+    left = folder / ".left"
+    left.touch()
+    os.utime(left, (0, 0))
+    monkeypatch.setattr(Path, "glob", lambda *_: iter([folder / ".renamed", left]))
+    BlobStores(folder=tmp_path, batches_kept=100).tidy()
+    assert not left.exists()
+
+
 def test_a_missing_segment_is_named_as_such(tmp_path: Path) -> None:
     """The query must end: deciding without the rows would forget debts."""
     for name in ("0" * 32, "0\0"):
