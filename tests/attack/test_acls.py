@@ -231,11 +231,9 @@ def produced(login: dict[str, str], topic: str) -> int:
 def logged_in(secured: Secured, user: str) -> Iterator[WireClient]:
     """A raw connection: librdkafka keeps to itself that it may not read."""
     with WireClient(secured.kafka.sasl_bootstrap, user) as client:
-        client.send(build(sasl.SaslHandshakeRequest, 1, mechanism="PLAIN"))
-        client.receive(sasl.SaslHandshakeResponse, 1)
+        client.answer_to(build(sasl.SaslHandshakeRequest, 1, mechanism="PLAIN"))
         token = f"\0{user}\0{user}-secret".encode()
-        client.send(build(sasl.SaslAuthenticateRequest, 1, auth_bytes=token))
-        assert client.receive(sasl.SaslAuthenticateResponse, 1).error_code == 0
+        assert client.answer_to(build(sasl.SaslAuthenticateRequest, 1, auth_bytes=token)).error_code == 0
         yield client
 
 

@@ -9,7 +9,6 @@ from cluster_kit import Cluster
 from confluent_kafka.admin import AdminClient, ConfigResource
 from kafka.protocol.admin import cluster as cluster_api
 from kafka.protocol.admin import configs
-from kafka.protocol.metadata import metadata
 from kafka_kit import build
 from proxy_kit import ProxyThread
 from wire_client import WireClient, metadata_request
@@ -25,14 +24,12 @@ NAMES = {
 def quorum(client: WireClient, version: int) -> Any:
     """DescribeQuorum of the metadata."""
     topic = {"topic_name": "__cluster_metadata", "partitions": [{"partition_index": 0}]}
-    client.send(build(cluster_api.DescribeQuorumRequest, version, topics=[topic]))
-    return client.receive(cluster_api.DescribeQuorumResponse, version)
+    return client.answer_to(build(cluster_api.DescribeQuorumRequest, version, topics=[topic]))
 
 
 def settings(client: WireClient, version: int) -> Any:
     """DescribeConfigs of the broker, with synonyms."""
-    client.send(metadata_request([], 4))
-    node = client.receive(metadata.MetadataResponse, 4).brokers[0].node_id
+    node = client.answer_to(metadata_request([], 4)).brokers[0].node_id
     part = {"resource_type": BROKER, "resource_name": str(node), "configuration_keys": None}
     client.send(build(configs.DescribeConfigsRequest, version, resources=[part], include_synonyms=True))
     return client.receive(configs.DescribeConfigsResponse, version).results[0].configs

@@ -94,8 +94,7 @@ def test_no_way_round_a_limit(running: ProxyThread, topic: str, way: str) -> Non
     for _ in range(4):
         with WireClient(running.bootstrap) as client:
             for _ in range(3):
-                client.send(WAYS[way](topic, offset, size))
-                content = records_of(client.receive(FetchResponse, VERSION))
+                content = records_of(client.answer_to(WAYS[way](topic, offset, size)))
                 got += messages(content)
                 offset = got
     assert got <= LIMIT
@@ -109,8 +108,7 @@ def test_a_group_that_a_client_only_names_is_not_charged(running: ProxyThread, t
     with WireClient(running.bootstrap) as client:
         client.send(build(HeartbeatRequest, 4, group_id=group, generation_id=1, member_id="m"))
         assert client.receive(HeartbeatResponse, 4).error_code != 0
-        client.send(asked(topic, 0, (0,)))
-        assert messages(records_of(client.receive(FetchResponse, VERSION))) == PER_BATCH * BATCHES
+        assert messages(records_of(client.answer_to(asked(topic, 0, (0,))))) == PER_BATCH * BATCHES
     assert counted.delivered == []
 
 
@@ -147,8 +145,7 @@ def test_nobody_escapes_a_group_by_very_many_partitions(cluster: Cluster, proxy_
     with WireClient(running.bootstrap) as client:
         # A proxy that is alone may give half a second's worth at first, and owes nothing for that.
         while not (waits and waits[-1]) and len(waits) < BATCHES:
-            client.send(asked(topic, got, VERY_MANY, (0,)))
-            answer = client.receive(FetchResponse, VERSION)
+            answer = client.answer_to(asked(topic, got, VERY_MANY, (0,)))
             content = records_of(answer)
             # What is cut off of a batch nobody can read; of so large an answer it is not taken out.
             got += count_records(content, 0, len(content))

@@ -56,8 +56,7 @@ def test_too_new_api_versions_is_answered(wire: Connect) -> None:
     client.socket.sendall(struct.pack(">ihhih", 11, 18, 99, 77, -1) + b"\0")
     frame = client.receive_frame(3)
     assert struct.unpack(">ih", frame[:6]) == (77, 35)
-    client.send(build(api_versions.ApiVersionsRequest, 2))
-    answer = client.receive(api_versions.ApiVersionsResponse, 2)
+    answer = client.answer_to(build(api_versions.ApiVersionsRequest, 2))
     ranges = {row.api_key: (row.min_version, row.max_version) for row in answer.api_keys}
     assert ranges[17] == (1, 1) and ranges[0][0] == 0 and not ranges.keys() & {83, 85}
 

@@ -32,9 +32,8 @@ from equivalence_kit import (
     same,
     tell,
 )
-from kafka.protocol.admin.cluster import DescribeLogDirsRequest, DescribeLogDirsResponse
-from kafka.protocol.consumer import FetchRequest, FetchResponse
-from kafka.protocol.metadata import metadata
+from kafka.protocol.admin.cluster import DescribeLogDirsRequest
+from kafka.protocol.consumer import FetchRequest
 from kafka.protocol.producer import ProduceRequest, ProduceResponse
 from kafka_kit import build
 from proxy_kit import until
@@ -229,8 +228,7 @@ def test_auto_creation(pair: Pair) -> None:
         found = []
         for name in ("auto-a", "auto-b"):
             with side.client(OWN, "equal-auto") as client:
-                client.send(metadata_request([name], 9, create=True))
-                answer = client.receive(metadata.MetadataResponse, 9)
+                answer = client.answer_to(metadata_request([name], 9, create=True))
             found.append((errors(answer)[name], answer.throttle_time_ms))
         said.append(found)
     assert said[0][1] == said[1][1] == (3, 0) and said[1][0] == (3, 0)
@@ -255,8 +253,7 @@ def produce(side: Side, user: str, client_id: str, version: int, topic: str, own
     data = [named(version, topic, own_id, "name") | {"partition_data": [{"index": 0, "records": LARGE}]}]
     fields: dict[str, Any] = {"transactional_id": None, "acks": -1, "timeout_ms": 10_000}
     with side.client(user, client_id) as client:
-        client.send(build(ProduceRequest, version, topic_data=data, **fields))
-        said = client.receive(ProduceResponse, version)
+        said = client.answer_to(build(ProduceRequest, version, topic_data=data, **fields))
     (found,) = said.responses
     return Traffic(found.partition_responses[0].to_dict(), said.throttle_time_ms)
 
@@ -265,8 +262,7 @@ def stored(side: Side, topic: str) -> int:
     """Bytes of a topic."""
     with WireClient(side.direct) as wire:
         parts = [{"topic": topic, "partitions": [0]}]
-        wire.send(build(DescribeLogDirsRequest, 1, topics=parts))
-        (folder,) = wire.receive(DescribeLogDirsResponse, 1).results
+        (folder,) = wire.answer_to(build(DescribeLogDirsRequest, 1, topics=parts)).results
     return int(folder.topics[0].partitions[0].partition_size)
 
 
@@ -294,8 +290,7 @@ def fetch(side: Side, user: str, client_id: str, version: int, topic: str, own_i
     data = [named(version, topic, own_id, "topic") | {"partitions": [asked]}]
     with side.client(user, client_id) as client:
         values: dict[str, Any] = {"max_wait_ms": 500, "min_bytes": 1, "max_bytes": 1 << 20}
-        client.send(build(FetchRequest, version, topics=data, **values))
-        said = client.receive(FetchResponse, version)
+        said = client.answer_to(build(FetchRequest, version, topics=data, **values))
     found = said.responses
     return Traffic(found[0].partitions[0].to_dict() if found else {}, said.throttle_time_ms)
 

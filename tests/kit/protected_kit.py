@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 from cluster_kit import Cluster, fresh
 from kafka.protocol.consumer import fetch
-from kafka.protocol.metadata import metadata
 from kafka.protocol.producer import produce
 from kafka_kit import build
 from proxy_kit import ProxyThread, until
@@ -33,17 +32,10 @@ def mine(cluster: Cluster, proxy: ProxyThread) -> Iterator[str]:
 def policies_id(cluster: Cluster, proxy: ProxyThread) -> uuid.UUID:
     """The id of weir.policies, once the proxy knows it too."""
     with WireClient(cluster.kafka.bootstrap) as client:
-        client.send(metadata_request([cluster.topics.policies], 12))
-        found = client.receive(metadata.MetadataResponse, 12).topics[0].topic_id
+        found = client.answer_to(metadata_request([cluster.topics.policies], 12)).topics[0].topic_id
     protected = proxy.proxy.protected
     until(lambda: found.bytes in protected.ids, what="the id of weir.policies")
     return found
-
-
-def ask(client: WireClient, message: Any, answer: type[Any]) -> Any:
-    """Send a request; its answer."""
-    client.send(message)
-    return client.receive(answer, message.API_VERSION)
 
 
 def produce_request(

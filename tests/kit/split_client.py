@@ -36,19 +36,16 @@ class Member:
 
     def __enter__(self) -> Self:
         ask: Any = build(find_coordinator.FindCoordinatorRequest, 2, key=self._group, key_type=0)
-        self._ask(ask, find_coordinator.FindCoordinatorResponse)
+        self._client.answer_to(ask)
         metadata = build(consumer.ConsumerProtocolSubscription, 0, topics=[self._topic]).encode(version=0)
         protocol = {"name": "range", "metadata": metadata}
 
         def joined() -> Any:
-            answer = self._ask(
-                build(
-                    consumer.JoinGroupRequest, _JOIN, group_id=self._group, session_timeout_ms=_SESSION_MS,
-                    rebalance_timeout_ms=_SESSION_MS, member_id=self._member, protocol_type="consumer",
-                    protocols=[protocol],
-                ),
-                consumer.JoinGroupResponse,
-            )  # fmt: skip
+            answer = self._client.answer_to(build(
+                consumer.JoinGroupRequest, _JOIN, group_id=self._group, session_timeout_ms=_SESSION_MS,
+                rebalance_timeout_ms=_SESSION_MS, member_id=self._member, protocol_type="consumer",
+                protocols=[protocol],
+            ))  # fmt: skip
             # The broker may not be ready to coordinate yet.
             return answer if answer.error_code == 0 else None
 
@@ -60,7 +57,7 @@ class Member:
             consumer.SyncGroupRequest, _SYNC, group_id=self._group, generation_id=self._generation,
             member_id=self._member, assignments=[{"member_id": self._member, "assignment": told}],
         )  # fmt: skip
-        assert self._ask(ask, consumer.SyncGroupResponse).error_code == 0
+        assert self._client.answer_to(ask).error_code == 0
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -74,12 +71,8 @@ class Member:
             generation_id_or_member_epoch=self._generation,
             topics=[{"name": self._topic, "partitions": [part]}],
         )  # fmt: skip
-        answer = self._ask(ask, consumer.OffsetCommitResponse)
+        answer = self._client.answer_to(ask)
         assert answer.topics[0].partitions[0].error_code == 0
-
-    def _ask(self, message: Any, answer: type[Any]) -> Any:
-        self._client.send(message)
-        return self._client.receive(answer, message.version)
 
 
 def ask(client: WireClient, topic: str, offset: int) -> None:
