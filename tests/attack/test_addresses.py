@@ -1,6 +1,5 @@
 """Addresses of brokers and controllers, by which a client would go around the proxy."""
 
-import subprocess
 from collections.abc import Callable
 from typing import Any
 
@@ -11,9 +10,8 @@ from kafka.protocol.admin import cluster as cluster_api
 from kafka.protocol.admin import configs
 from kafka_kit import build
 from proxy_kit import ProxyThread
+from stack_kit import run_java
 from wire_client import WireClient, metadata_request
-
-from weir.stack.kafka import java_command
 
 BROKER = 4
 NAMES = {
@@ -71,8 +69,7 @@ def test_settings_tell_no_address(cluster: Cluster, wire: Callable[..., WireClie
 def test_tools_still_work(proxy: ProxyThread) -> None:
     """Kafka's own tool for the quorum, and a client's look at a broker's settings."""
     tool = "org.apache.kafka.tools.MetadataQuorumCommand"
-    command = java_command(tool, "--bootstrap-server", proxy.bootstrap, "describe", "--status")
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    done = run_java(tool, "--bootstrap-server", proxy.bootstrap, "describe", "--status")
     assert done.returncode == 0 and "LeaderId" in done.stdout, done.stderr
     admin = AdminClient({"bootstrap.servers": proxy.bootstrap})
     node = next(iter(admin.list_topics(timeout=10).brokers))

@@ -1,6 +1,5 @@
 """Weir's own topics through the proxy: what else may be asked of topics, and what real clients see."""
 
-import subprocess
 import uuid
 from collections.abc import Callable
 from typing import Any
@@ -19,9 +18,8 @@ from kafka.protocol.producer import transaction
 from kafka_kit import build
 from protected_kit import REFUSED, TRANSACTION_REFUSED, Wire, fetch_request, produce_request
 from proxy_kit import ProxyThread, until
+from stack_kit import run_java
 from wire_client import WireClient, metadata_request
-
-from weir.stack.kafka import java_command
 
 
 def test_changes_of_topics(cluster: Cluster, wire: Wire, policies_id: uuid.UUID) -> None:
@@ -225,8 +223,7 @@ def test_the_consumers_of_three_clients(cluster: Cluster, proxy: ProxyThread, mi
 )
 def test_java_tools(cluster: Cluster, proxy: ProxyThread, tool: str, more: tuple[str, ...]) -> None:
     """They see nothing of the topic and do nothing to it."""
-    command = java_command(f"org.apache.kafka.tools.{tool}", "--bootstrap-server", proxy.bootstrap, *more)
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    done = run_java(f"org.apache.kafka.tools.{tool}", "--bootstrap-server", proxy.bootstrap, *more)
     assert "PartitionCount" not in done.stdout and "weir.policies:0" not in done.stdout
     assert stored(cluster, cluster.topics.policies) >= 0
 

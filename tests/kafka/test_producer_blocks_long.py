@@ -2,7 +2,6 @@
 
 import os
 import signal
-import subprocess
 import time
 from contextlib import closing
 from pathlib import Path
@@ -14,9 +13,9 @@ from confluent_kafka import KafkaError, Producer
 from kafka import KafkaProducer
 from process_kit import weir_proxy
 from proxy_kit import until
+from stack_kit import run_java
 from threaded import Threaded
 
-from weir.jars.java import java_command
 from weir.stack.kafka import free_port
 
 pytestmark = pytest.mark.soak
@@ -98,14 +97,11 @@ def test_java_transactions_while_blocks_come_and_go(world: World) -> None:
     proxy, topic = world.proxy(), world.topic(1)
     world.block(proxy, topic)
     with Flapping(world, topic, 0.7):
-        done = subprocess.run(
-            java_command(
-                "org.apache.kafka.tools.ProducerPerformance",
-                "--topic", topic, "--num-records", "6000", "--record-size", "100", "--throughput", "1000",
-                "--transactional-id", topic, "--transaction-duration-ms", "200",
-                "--command-property", f"bootstrap.servers={proxy.bootstrap}",
-            ),
-            capture_output=True, text=True, timeout=120, check=False,
+        done = run_java(
+            "org.apache.kafka.tools.ProducerPerformance",
+            "--topic", topic, "--num-records", "6000", "--record-size", "100", "--throughput", "1000",
+            "--transactional-id", topic, "--transaction-duration-ms", "200",
+            "--command-property", f"bootstrap.servers={proxy.bootstrap}", limit_s=120,
         )  # fmt: skip
     assert done.returncode == 0 and "6000 records sent" in done.stdout, done.stdout + done.stderr
     assert len(world.read(topic)) == 6_000
@@ -117,12 +113,8 @@ def test_java_sees_the_text_of_an_exception(world: World) -> None:
     proxy, topic = world.proxy(), world.topic()
     world.block(proxy, topic, EXCEPTION)
     begun = time.monotonic()
-    done = subprocess.run(
-        java_command(
-            "org.apache.kafka.tools.ConsoleProducer", "--bootstrap-server", proxy.bootstrap, "--topic", topic
-        ),
-        input="one\n", capture_output=True, text=True, timeout=60, check=False,
-    )  # fmt: skip
+    words = ("--bootstrap-server", proxy.bootstrap, "--topic", topic)
+    done = run_java("org.apache.kafka.tools.ConsoleProducer", *words, stdin="one\n")
     assert "exceeds the quota destination_storage of 5,000 bytes" in done.stdout + done.stderr
     assert time.monotonic() - begun < 30
     assert world.read(topic) == []
