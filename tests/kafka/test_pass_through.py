@@ -164,23 +164,6 @@ def test_only_our_addresses_are_told(cluster: Cluster, proxy: ProxyThread) -> No
     assert {broker.port for broker in admin.list_topics(timeout=10).brokers.values()} <= ports
 
 
-@pytest.mark.parametrize("version", [0, 1, 3, 4, 9, 12])
-def test_auto_creation_does_not_slip_by(
-    cluster: Cluster, proxy: ProxyThread, wire: Callable[..., WireClient], version: int
-) -> None:
-    """Metadata requests of a client with a mutation quota create no topics, in any version."""
-    limited, free = fresh("limited"), fresh("free")
-    cluster.limit(proxy, limited, controller_mutation_rate=100)
-    direct = wire("direct", cluster.kafka.bootstrap)
-    for name in (limited, free):
-        client = wire(name)
-        answer = client.metadata([name], version, create=True)
-        assert [topic.name for topic in answer.topics] == [name]
-        assert answer.brokers
-    until(lambda: direct.metadata([free]).topics[0].error_code == 0, what="created without a quota")
-    assert direct.metadata([limited]).topics[0].error_code == 3
-
-
 def test_auto_creation_passes_by_setting(
     cluster: Cluster, proxy_with: Callable[..., ProxyThread], wire: Callable[..., WireClient]
 ) -> None:
