@@ -61,6 +61,11 @@ class Looker(AbstractContextManager[Any]):
         looked = self.look(**wants)
         return next(one for one in looked.reports if one.topic == name)
 
+    def planned(self, topic: str, share: int = 2) -> tuple[Backlog, list[EvictionPlan]]:
+        """What one check says, and what must go to leave such a share of the log, a half or a fourth."""
+        report = self.report(topic)
+        return report, plans(report, size=sum(one.size for one in report.ledgers) // share)
+
     def prepare(self, report: Backlog, planned: EvictionPlan, *, may_delete: bool = False) -> Eviction | None:
         """As KafkaCluster."""
         return self._runner.run(
