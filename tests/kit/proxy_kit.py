@@ -3,7 +3,8 @@
 import asyncio
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any, Self
 
 import orjson
@@ -159,9 +160,14 @@ class Decider(Threaded):
         self.events: list[dict[str, Any]] = []
         self.decisions: list[dict[str, Any]] = []
 
-    def pause(self) -> None:
-        """The job is down from now on."""
+    @contextmanager
+    def paused(self) -> Iterator[None]:
+        """The job is down until the context ends, or `resume` is called."""
         self._working.clear()
+        try:
+            yield
+        finally:
+            self.resume()
 
     def resume(self) -> None:
         """The job is back."""
