@@ -136,9 +136,8 @@ def test_nobody_escapes_a_group_by_very_many_partitions(cluster: Cluster, proxy_
     """All that it gets is counted, and waited for."""
     group = fresh("many")
     running = proxy_with()
-    topic = filled(cluster.kafka.bootstrap, PER_BATCH * BATCHES, PER_BATCH, name=f"acme.{group}.t")
-    cluster.policies.put(f"resourcegroups.{group}", {"dispatchRateInMsgs": 2})
-    cluster.policies.put(f"namespaces.acme/{group}", {"resourcegroup": group})
+    topic = cluster.policies.group(group, dispatchRateInMsgs=2)
+    filled(cluster.kafka.bootstrap, PER_BATCH * BATCHES, PER_BATCH, name=topic)
     meter = running.proxy.meter
     until(lambda: meter.of_topic(topic), what="the group")
     got, waits = 0, list[int]()

@@ -34,10 +34,7 @@ def test_the_limit_is_divided_by_the_proxies_alive(cluster: Cluster, topics: Top
     In an installation of its own: the proxies of other tests are alive as well.
     """
     group = fresh("newcomers")
-    topic = f"acme.{group}.t"
-    policies = PolicyWriter(cluster.kafka.bootstrap, topics)
-    policies.put(f"resourcegroups.{group}", {"publishRateInMsgs": LIMIT})
-    policies.put(f"namespaces.acme/{group}", {"resourcegroup": group})
+    topic = PolicyWriter(cluster.kafka.bootstrap, topics).group(group, publishRateInMsgs=LIMIT)
     new_topics(cluster.kafka.bootstrap, topic)
     with ExitStack() as first_lives, ExitStack() as second_lives:
         configs = [replace(cluster.config(id=fresh(name)), topics=topics) for name in ("first", "second")]

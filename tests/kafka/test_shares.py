@@ -49,12 +49,8 @@ def group(cluster: Cluster, shares: Decider) -> Iterator[Callable[..., str]]:
 
         def make(**limits: Any) -> str:
             name = fresh("g")
-            group_path, namespace_path = f"resourcegroups.{name}", f"namespaces.acme/{name}"
-            cluster.policies.put(group_path, limits)
-            cluster.policies.put(namespace_path, {"resourcegroup": name})
-            undo.callback(cluster.policies.put, group_path, None)
-            undo.callback(cluster.policies.put, namespace_path, None)
-            topic = f"acme.{name}.t"
+            topic = cluster.policies.group(name, **limits)
+            undo.callback(cluster.policies.ungroup, name)
             new_topics(cluster.kafka.bootstrap, topic)
             # Its leader may be told of it a little later.
             until(lambda: led(cluster, topic), what=f"a leader of {topic}")

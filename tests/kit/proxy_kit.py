@@ -254,3 +254,14 @@ class PolicyWriter:
         self._producer.produce(self._topic, key=path, value=orjson.dumps(event))
         assert self._producer.flush(WAIT_S) == 0
         return now
+
+    def group(self, name: str, **limits: Any) -> str:
+        """A resource group, and a namespace of the same name in it; the name of a topic there."""
+        self.put(f"resourcegroups.{name}", limits)
+        self.put(f"namespaces.acme/{name}", {"resourcegroup": name})
+        return f"acme.{name}.t"
+
+    def ungroup(self, name: str) -> None:
+        """Neither is there any more."""
+        for path in (f"namespaces.acme/{name}", f"resourcegroups.{name}"):
+            self.put(path, None)
