@@ -2,7 +2,6 @@
 
 import time
 from collections.abc import Callable
-from dataclasses import replace
 
 import orjson
 from cluster_kit import Cluster, fresh
@@ -68,7 +67,7 @@ def test_without_decisions_clients_are_let_in_all_the_same(cluster: Cluster) -> 
     policies = PolicyWriter(cluster.kafka.bootstrap, topics)
     policies.put("resourcegroups.rg1", {"publishRateInMsgs": 100})
     policies.put("tenants.acme", {"resourcegroup": "rg1"})
-    config = replace(cluster.config(id=fresh("half"), start_timeout_ms=1_500), topics=topics)
+    config = cluster.config(id=fresh("half"), start_timeout_ms=1_500, topics=topics)
     with ProxyThread(config) as running, WireClient(running.bootstrap) as client:
         assert running.proxy.meter.active
         client.metadata([], 4)
