@@ -1,16 +1,16 @@
 """Decided where they are asked: at once, exactly, and with nothing forgotten (docs/contract.md 3.1)."""
 
-import threading
 import time
 from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from cluster_kit import Cluster, fresh
 from process_kit import proxy_process
 from proxy_kit import ProxyThread, until
-from threaded import together
+from threaded import Threaded, together
 from wire_client import Closed, WireClient, errors
 
 from enforcer.laws.mutation.local_decisions import LocalDecisions
@@ -75,14 +75,12 @@ def test_a_killed_proxy_has_answered_nothing_that_is_forgotten(cluster: Cluster,
                     admitted.append(topic)
 
     with cluster.decider.paused():
-        with proxy_process(cluster, tmp_path, cluster.topics, name) as running:
-            clients = [threading.Thread(target=ask, args=(running.bootstrap, n)) for n in range(4)]
-            for one in clients:
-                one.start()
+        with (
+            proxy_process(cluster, tmp_path, cluster.topics, name) as running,
+            Threaded(*(partial(ask, running.bootstrap, n) for n in range(4))),
+        ):
             until(lambda: len(admitted) >= 20, what="some are answered")
             running.process.kill()
-            for one in clients:
-                one.join(20)
         with ProxyThread(cluster.config(id=f"{name}-next")) as after:
             tokens = after.balance(name)
     until(lambda: len(own_events(cluster, name)) >= len(admitted), what="the events")
