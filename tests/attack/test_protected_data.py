@@ -11,7 +11,8 @@ from endings_kit import stored
 from kafka.protocol.metadata import metadata
 from kafka.protocol.producer import produce
 from kafka_kit import build
-from protected_kit import REFUSED, Wire, fetch_request, produce_request
+from protected_kit import REFUSED, Wire, produce_request
+from traffic_kit import fetch_of
 from wire_client import WireClient
 
 
@@ -147,17 +148,17 @@ def test_fetch(cluster: Cluster, wire: Wire, mine: str, version: int) -> None:
     """Within a session or without one, alone or among others."""
     client, target = wire("attack"), cluster.topics.decisions
     for names in ([target], [mine, target]):
-        answer = client.answer_to(fetch_request(version, names))
+        answer = client.answer_to(fetch_of(version, *names))
         found = {topic.topic: topic.partitions[0] for topic in answer.responses}
         assert found[target].error_code == REFUSED and not found[target].records
         assert set(found) == set(names)
         assert all(found[name].error_code == 0 and found[name].records for name in names if name == mine)
     if version < 7:
         return
-    began = client.answer_to(fetch_request(version, [mine], (0, 0)))
+    began = client.answer_to(fetch_of(version, mine, session_epoch=0))
     for epoch, names in ((1, [target]), (2, [])):
-        session = (began.session_id, epoch)
-        answer = client.answer_to(fetch_request(version, names, session))
+        session = {"session_id": began.session_id, "session_epoch": epoch}
+        answer = client.answer_to(fetch_of(version, *names, **session))
         assert answer.error_code == 0
         found = [topic for topic in answer.responses if topic.topic == target]
         assert [topic.partitions[0].error_code for topic in found] == [REFUSED] * len(names)
@@ -166,5 +167,5 @@ def test_fetch(cluster: Cluster, wire: Wire, mine: str, version: int) -> None:
 def test_fetch_by_id(wire: Wire, policies_id: uuid.UUID) -> None:
     """From version 13 on topics have ids only."""
     for version in (13, 17):
-        answer = wire("attack").answer_to(fetch_request(version, [policies_id]))
+        answer = wire("attack").answer_to(fetch_of(version, policies_id))
         assert [part.partitions[0].error_code for part in answer.responses] == [REFUSED]

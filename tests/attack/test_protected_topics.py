@@ -16,9 +16,10 @@ from kafka.protocol.consumer import group, offsets
 from kafka.protocol.metadata import find_coordinator, metadata
 from kafka.protocol.producer import transaction
 from kafka_kit import build
-from protected_kit import REFUSED, TRANSACTION_REFUSED, Wire, fetch_request, produce_request
+from protected_kit import REFUSED, TRANSACTION_REFUSED, Wire, produce_request
 from proxy_kit import ProxyThread, until
 from stack_kit import run_java
+from traffic_kit import fetch_of
 from wire_client import WireClient, metadata_request
 
 
@@ -178,7 +179,7 @@ def test_a_topic_that_is_made_again(cluster: Cluster, proxy: ProxyThread, wire: 
             until(lambda: straight.metadata([name]).topics[0].error_code == 0, what="the new topic")
             everything = build(metadata.MetadataRequest, 12, topics=None)
             wire("attack").answer_to(everything)
-            answer = wire("attack").answer_to(fetch_request(13, [made]))
+            answer = wire("attack").answer_to(fetch_of(13, made))
             assert [part.partitions[0].error_code for part in answer.responses] == [REFUSED]
             straight.delete([name])
 
@@ -233,7 +234,7 @@ def test_who_wants_it_otherwise(cluster: Cluster, proxy_with: Callable[..., Prox
     running = proxy_with(protect_topics=False)
     with WireClient(running.bootstrap) as client:
         assert client.metadata([cluster.topics.policies]).topics[0].error_code == 0
-        answer = client.answer_to(fetch_request(11, [cluster.topics.policies]))
+        answer = client.answer_to(fetch_of(11, cluster.topics.policies))
         assert answer.responses[0].partitions[0].error_code == 0
     resource = ConfigResource(ConfigResource.Type.TOPIC, cluster.topics.policies)
     admin = AdminClient({"bootstrap.servers": running.bootstrap})

@@ -33,11 +33,10 @@ from equivalence_kit import (
     tell,
 )
 from kafka.protocol.admin.cluster import DescribeLogDirsRequest
-from kafka.protocol.consumer import FetchRequest
 from kafka.protocol.producer import ProduceRequest, ProduceResponse
 from kafka_kit import build
 from proxy_kit import until
-from traffic_kit import batch
+from traffic_kit import batch, fetch_of
 from wire_client import WireClient, errors, metadata_request
 
 from weir.stack.kafka import LocalKafka
@@ -243,14 +242,10 @@ class Traffic(NamedTuple):
     throttle_ms: int
 
 
-def named(version: int, topic: str, own_id: Any, field: str) -> dict[str, Any]:
-    """A topic as a version names it."""
-    return {"topic_id": own_id} if version >= 13 else {field: topic}
-
-
 def produce(side: Side, user: str, client_id: str, version: int, topic: str, own_id: Any) -> Traffic:
     """One batch of 40 kB."""
-    data = [named(version, topic, own_id, "name") | {"partition_data": [{"index": 0, "records": LARGE}]}]
+    which = {"topic_id": own_id} if version >= 13 else {"name": topic}
+    data = [{**which, "partition_data": [{"index": 0, "records": LARGE}]}]
     fields: dict[str, Any] = {"transactional_id": None, "acks": -1, "timeout_ms": 10_000}
     with side.client(user, client_id) as client:
         said = client.answer_to(build(ProduceRequest, version, topic_data=data, **fields))
@@ -286,11 +281,9 @@ def test_produce(pair: Pair, _: str, version: int) -> None:
 
 def fetch(side: Side, user: str, client_id: str, version: int, topic: str, own_id: Any) -> Traffic:
     """All that there is of a partition."""
-    asked = {"partition": 0, "fetch_offset": 0, "partition_max_bytes": 1 << 20}
-    data = [named(version, topic, own_id, "topic") | {"partitions": [asked]}]
     with side.client(user, client_id) as client:
-        values: dict[str, Any] = {"max_wait_ms": 500, "min_bytes": 1, "max_bytes": 1 << 20}
-        said = client.answer_to(build(FetchRequest, version, topics=data, **values))
+        which = own_id if version >= 13 else topic
+        said = client.answer_to(fetch_of(version, which, max_wait_ms=500, max_bytes=1 << 20))
     found = said.responses
     return Traffic(found[0].partitions[0].to_dict() if found else {}, said.throttle_time_ms)
 

@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 from cluster_kit import Cluster, fresh
-from kafka.protocol.consumer import fetch
 from kafka.protocol.producer import produce
 from kafka_kit import build
 from proxy_kit import ProxyThread, until
@@ -46,13 +45,3 @@ def produce_request(
     parts = [{"topic_id" if version >= 13 else "name": name, "partition_data": written} for name in names]
     fields = {"acks": acks, "timeout_ms": 5_000, "topic_data": parts}
     return build(produce.ProduceRequest, version, transactional_id=txn, **fields)
-
-
-def fetch_request(version: int, names: list[Any], session: tuple[int, int] = (0, -1)) -> Any:
-    """A Fetch of partition 0 of each topic from its start."""
-    read = [{"partition": 0, "fetch_offset": 0, "partition_max_bytes": 9_000}]
-    parts = [{"topic_id" if version >= 13 else "topic": name, "partitions": read} for name in names]
-    return build(
-        fetch.FetchRequest, version, max_wait_ms=100, min_bytes=1, max_bytes=99_999, topics=parts,
-        session_id=session[0], session_epoch=session[1],
-    )  # fmt: skip

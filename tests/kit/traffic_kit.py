@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 from uuid import UUID
 
+from kafka.protocol.api_message import ApiMessage
 from kafka.protocol.consumer import FetchRequest, FetchResponse
 from kafka.protocol.producer import ProduceRequest, ProduceResponse
 from kafka.record import MemoryRecordsBuilder
@@ -122,6 +123,16 @@ def fetch_request(
         gone = [_named(name, version, "topic") | {"partitions": numbers} for name, numbers in left]
         values |= {"session_epoch": epoch, "session_id": session, "forgotten_topics_data": gone}
     return request(build(FetchRequest, version, topics=data, **values))
+
+
+def fetch_of(
+    version: int, *topics: str | UUID, offset: int = 0, most: int = 1 << 20, **fields: Any
+) -> ApiMessage:
+    """A Fetch request for partition 0 of real topics, by name or id; in no session, if no field says else."""
+    asked = [{"partition": 0, "fetch_offset": offset, "partition_max_bytes": most}]
+    parts = [{"topic" if isinstance(one, str) else "topic_id": one, "partitions": asked} for one in topics]
+    given = {"max_wait_ms": 100, "min_bytes": 1, "max_bytes": 1 << 22, "session_epoch": -1, **fields}
+    return build(FetchRequest, version, topics=parts, **given)  # type: ignore[no-any-return]  # kafka-python has no types
 
 
 def old_produce(topics: Topics) -> tuple[bytes, RequestHeader]:
