@@ -33,10 +33,9 @@ from equivalence_kit import (
     tell,
 )
 from kafka.protocol.admin.cluster import DescribeLogDirsRequest
-from kafka.protocol.producer import ProduceRequest, ProduceResponse
 from kafka_kit import build
 from proxy_kit import until
-from traffic_kit import batch, fetch_of
+from traffic_kit import batch, fetch_of, produce_of
 from wire_client import WireClient, errors, metadata_request
 
 from weir.stack.kafka import LocalKafka
@@ -244,11 +243,9 @@ class Traffic(NamedTuple):
 
 def produce(side: Side, user: str, client_id: str, version: int, topic: str, own_id: Any) -> Traffic:
     """One batch of 40 kB."""
-    which = {"topic_id": own_id} if version >= 13 else {"name": topic}
-    data = [{**which, "partition_data": [{"index": 0, "records": LARGE}]}]
-    fields: dict[str, Any] = {"transactional_id": None, "acks": -1, "timeout_ms": 10_000}
     with side.client(user, client_id) as client:
-        said = client.answer_to(build(ProduceRequest, version, topic_data=data, **fields))
+        which = own_id if version >= 13 else topic
+        said = client.answer_to(produce_of(version, which, records=LARGE, acks=-1))
     (found,) = said.responses
     return Traffic(found.partition_responses[0].to_dict(), said.throttle_time_ms)
 
@@ -292,10 +289,9 @@ def filled(pair: Pair, topic: str, records: bytes) -> list[Any]:
     """A topic with a batch on both sides; its ids."""
     ids = [made(side, topic, {"": 1})[""] for side in pair]
     for side in pair:
-        data = [{"name": topic, "partition_data": [{"index": 0, "records": records}]}]
         with WireClient(side.direct) as wire:
-            wire.send(build(ProduceRequest, 9, acks=-1, timeout_ms=10_000, topic_data=data))
-            assert wire.receive(ProduceResponse, 9).responses[0].partition_responses[0].error_code == 0
+            said = wire.answer_to(produce_of(9, topic, records=records, acks=-1))
+            assert said.responses[0].partition_responses[0].error_code == 0
     return ids
 
 

@@ -6,11 +6,9 @@ from typing import Any
 
 import pytest
 from cluster_kit import Cluster, fresh
-from kafka.protocol.producer import produce
-from kafka_kit import build
 from proxy_kit import ProxyThread, until
 from stack_kit import put
-from traffic_kit import batch
+from traffic_kit import batch, produce_of
 from wire_client import WireClient, metadata_request
 
 REFUSED, TRANSACTION_REFUSED = 29, 53
@@ -41,7 +39,4 @@ def produce_request(
     version: int, names: list[Any], acks: int = 1, txn: str | None = None, size: int = 10
 ) -> Any:
     """A record for partition 0 of each topic, by name or id; with a key, which a compacted one demands."""
-    written = [{"index": 0, "records": batch(1, size=size, key=b"k")}]
-    parts = [{"topic_id" if version >= 13 else "name": name, "partition_data": written} for name in names]
-    fields = {"acks": acks, "timeout_ms": 5_000, "topic_data": parts}
-    return build(produce.ProduceRequest, version, transactional_id=txn, **fields)
+    return produce_of(version, *names, records=batch(1, size=size, key=b"k"), acks=acks, txn=txn)

@@ -68,10 +68,16 @@ def produce_to(name: str, partition: int, records: bytes) -> bytes:
     return request(build(ProduceRequest, 9, acks=1, timeout_ms=1000, topic_data=data))[0]
 
 
-def produce_by_id(own_id: UUID, records: bytes) -> bytes:
-    """A Produce request v13 for partition 0 of a real topic."""
-    data = [{"topic_id": own_id, "partition_data": [{"index": 0, "records": records}]}]
-    return request(build(ProduceRequest, 13, acks=1, timeout_ms=1000, topic_data=data))[0]
+def produce_of(
+    version: int, *topics: str | UUID, records: bytes, acks: int = 1, txn: str | None = None
+) -> ApiMessage:
+    """A Produce request for partition 0 of real topics, by name or id."""
+    written = [{"index": 0, "records": records}]
+    parts = [
+        {"name" if isinstance(one, str) else "topic_id": one, "partition_data": written} for one in topics
+    ]
+    fields: dict[str, Any] = {"transactional_id": txn, "acks": acks, "timeout_ms": 10_000}
+    return build(ProduceRequest, version, topic_data=parts, **fields)  # type: ignore[no-any-return]  # kafka-python has no types
 
 
 def produce_response(version: int, errors: Mapping[str, list[int]]) -> bytes:
