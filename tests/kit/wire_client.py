@@ -80,17 +80,17 @@ class WireClient(AbstractContextManager[Any]):
         """CreateTopics with replication factor 1; the whole answer."""
         return self.answer_to(create_request(names, version, **more))
 
-    def create_misconfigured(self, name: str, count: int, version: int = 7) -> Any:
+    def create_misconfigured(self, name: str, count: int) -> Any:
         """CreateTopics with a configuration that no broker knows."""
-        message = create_request({name: count}, version)
+        message = create_request({name: count})
         config = topics.CreateTopicsRequest.CreatableTopic.CreatableTopicConfig
-        message.topics[0].configs = [build(config, version, name="no.such", value="1")]
+        message.topics[0].configs = [build(config, 7, name="no.such", value="1")]
         return self.answer_to(message)
 
-    def delete_by_id(self, ids: list[Any], version: int = 6) -> Any:
-        """DeleteTopics by topic id."""
+    def delete_by_id(self, ids: list[Any]) -> Any:
+        """DeleteTopics by topic id, as from version 6 on."""
         parts = [{"name": None, "topic_id": topic_id} for topic_id in ids]
-        return self.answer_to(build(topics.DeleteTopicsRequest, version, topics=parts, timeout_ms=10_000))
+        return self.answer_to(build(topics.DeleteTopicsRequest, 6, topics=parts, timeout_ms=10_000))
 
     def delete(self, names: list[str], version: int = 5) -> Any:
         """DeleteTopics by name."""
