@@ -18,10 +18,10 @@ from admin_process_kit import Admin
 from cluster_kit import LOOPBACK, address, fresh
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, ConfigResource, NewPartitions, NewTopic, ResourceType
-from kafka.protocol import sasl
 from kafka.protocol.admin import DeleteRecordsRequest, DeleteRecordsResponse
 from kafka.protocol.consumer import FetchResponse
 from kafka_kit import build
+from login_kit import Login
 from proxy_kit import Decider, ProxyThread, until
 from stack_kit import alter, new_topics, put, read_all, weir
 from traffic_kit import fetch_request
@@ -231,11 +231,9 @@ def produced(login: dict[str, str], topic: str) -> int:
 def logged_in(secured: Secured, user: str) -> Iterator[WireClient]:
     """A raw connection: librdkafka keeps to itself that it may not read."""
     with WireClient(secured.kafka.sasl_bootstrap, user) as client:
-        client.send(build(sasl.SaslHandshakeRequest, 1, mechanism="PLAIN"))
-        client.receive(sasl.SaslHandshakeResponse, 1)
-        token = f"\0{user}\0{user}-secret".encode()
-        client.send(build(sasl.SaslAuthenticateRequest, 1, auth_bytes=token))
-        assert client.receive(sasl.SaslAuthenticateResponse, 1).error_code == 0
+        login = Login(client)
+        login.handshake("PLAIN")
+        assert login.tell(f"\0{user}\0{user}-secret".encode()).error_code == 0
         yield client
 
 

@@ -1,6 +1,5 @@
 """Addresses of brokers and controllers, by which a client would go around the proxy."""
 
-import subprocess
 from collections.abc import Callable
 from typing import Any
 
@@ -9,12 +8,10 @@ from cluster_kit import Cluster
 from confluent_kafka.admin import AdminClient, ConfigResource
 from kafka.protocol.admin import cluster as cluster_api
 from kafka.protocol.admin import configs
-from kafka.protocol.metadata import metadata
 from kafka_kit import build
 from proxy_kit import ProxyThread
+from stack_kit import run_java
 from wire_client import WireClient, metadata_request
-
-from weir.stack.kafka import java_command
 
 BROKER = 4
 NAMES = {
@@ -25,14 +22,12 @@ NAMES = {
 def quorum(client: WireClient, version: int) -> Any:
     """DescribeQuorum of the metadata."""
     topic = {"topic_name": "__cluster_metadata", "partitions": [{"partition_index": 0}]}
-    client.send(build(cluster_api.DescribeQuorumRequest, version, topics=[topic]))
-    return client.receive(cluster_api.DescribeQuorumResponse, version)
+    return client.answer_to(build(cluster_api.DescribeQuorumRequest, version, topics=[topic]))
 
 
 def settings(client: WireClient, version: int) -> Any:
     """DescribeConfigs of the broker, with synonyms."""
-    client.send(metadata_request([], 4))
-    node = client.receive(metadata.MetadataResponse, 4).brokers[0].node_id
+    node = client.answer_to(metadata_request([], 4)).brokers[0].node_id
     part = {"resource_type": BROKER, "resource_name": str(node), "configuration_keys": None}
     client.send(build(configs.DescribeConfigsRequest, version, resources=[part], include_synonyms=True))
     return client.receive(configs.DescribeConfigsResponse, version).results[0].configs
@@ -74,8 +69,7 @@ def test_settings_tell_no_address(cluster: Cluster, wire: Callable[..., WireClie
 def test_tools_still_work(proxy: ProxyThread) -> None:
     """Kafka's own tool for the quorum, and a client's look at a broker's settings."""
     tool = "org.apache.kafka.tools.MetadataQuorumCommand"
-    command = java_command(tool, "--bootstrap-server", proxy.bootstrap, "describe", "--status")
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    done = run_java(tool, "--bootstrap-server", proxy.bootstrap, "describe", "--status")
     assert done.returncode == 0 and "LeaderId" in done.stdout, done.stderr
     admin = AdminClient({"bootstrap.servers": proxy.bootstrap})
     node = next(iter(admin.list_topics(timeout=10).brokers))

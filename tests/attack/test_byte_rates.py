@@ -46,9 +46,7 @@ def group(cluster: Cluster, guard: ProxyThread) -> Iterator[Callable[..., str]]:
 
         def make(**limits: Any) -> str:
             topic = grouped(cluster, guard, **limits)
-            name = topic.split(".")[1]
-            for path in (f"resourcegroups.{name}", f"namespaces.acme/{name}"):
-                undo.callback(cluster.policies.put, path, None)
+            undo.callback(cluster.policies.ungroup, topic.split(".")[1])
             return topic
 
         yield make
@@ -57,9 +55,7 @@ def group(cluster: Cluster, guard: ProxyThread) -> Iterator[Callable[..., str]]:
 def grouped(cluster: Cluster, guard: ProxyThread, **limits: Any) -> str:
     """A topic in a namespace and a group of its own, which a proxy knows and has for itself."""
     name = fresh("attacked")
-    cluster.policies.put(f"resourcegroups.{name}", limits)
-    cluster.policies.put(f"namespaces.acme/{name}", {"resourcegroup": name})
-    topic = f"acme.{name}.t"
+    topic = cluster.policies.group(name, **limits)
     new_topics(cluster.kafka.bootstrap, topic)
     until(lambda: f"namespaces.acme/{name}" in guard.entries, what="the proxy knows the group")
     guard.await_part(1.0)

@@ -26,8 +26,7 @@ def quota_of(user: str, rate: float) -> dict[str, Any]:
 def alter_quota(client: WireClient, user: str, version: int = 1) -> list[int]:
     """Give a user a quota; the error of each entry."""
     entry = quota_of(user, 1e6)
-    client.send(build(client_quotas.AlterClientQuotasRequest, version, entries=[entry, entry]))
-    answer = client.receive(client_quotas.AlterClientQuotasResponse, version)
+    answer = client.answer_to(build(client_quotas.AlterClientQuotasRequest, version, entries=[entry, entry]))
     assert all(item.entity[0].entity_name == user for item in answer.entries)
     return [item.error_code for item in answer.entries]
 
@@ -97,8 +96,7 @@ def test_one_request_for_both(proxy: ProxyThread, wire: Callable[..., WireClient
             {"resource_type": kind, "resource_name": name, "configs": []}
             for kind, name in ((4, "0"), (2, topic))
         ]
-        client.send(build(cls, version, resources=parts, validate_only=True))
-        answer = client.receive(configs.AlterConfigsResponse, version)
+        answer = client.answer_to(build(cls, version, resources=parts, validate_only=True))
         found = {item.resource_type: item.error_code for item in answer.responses}
         assert found == {4: CLUSTER_AUTHORIZATION_FAILED, 2: 0}
 
@@ -124,8 +122,7 @@ def test_acls_of_weirs_topics(cluster: Cluster, wire: Callable[..., WireClient])
         "operation": 2, "permission_type": 2,
     }  # fmt: skip
     parts = [denial | {"resource_name": name} for name in ("mine", cluster.topics.policies, "mine")]
-    client.send(build(acl.CreateAclsRequest, 1, creations=parts))
-    answer = client.receive(acl.CreateAclsResponse, 1)
+    answer = client.answer_to(build(acl.CreateAclsRequest, 1, creations=parts))
     without_authorizer = 54
     assert [item.error_code for item in answer.results] == [
         without_authorizer, CLUSTER_AUTHORIZATION_FAILED, without_authorizer,

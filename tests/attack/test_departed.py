@@ -78,12 +78,9 @@ def test_what_was_not_admitted_is_dropped(cluster: Cluster, proxy: ProxyThread, 
     cluster.limit(proxy, client_id, **QUOTA, decide="strict")
     before = proxy.metric("dropped_requests_total", reason="strict")
     silent = produced(topic, 0, client_id=client_id)
-    cluster.decider.pause()
-    try:
+    with cluster.decider.paused():
         leave(proxy, silent + creation(client_id, client_id, 3, 7) + silent, end)
         assert settled(cluster, topic, 2) == 2
-    finally:
-        cluster.decider.resume()
     assert proxy.metric("dropped_requests_total", reason="strict") == before + 1
     # Whoever resets is known to have left before anybody is asked.
     until(lambda: charged(cluster, client_id) == charged(cluster, client_id, "refund"))

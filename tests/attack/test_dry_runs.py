@@ -108,8 +108,7 @@ def test_a_subject_has_so_many_questions_open(
     with ExitStack() as stack:
         clients = [stack.enter_context(WireClient(proxy.bootstrap, name)) for _ in range(5)]
         bystander = stack.enter_context(WireClient(proxy.bootstrap, other))
-        cluster.decider.pause()
-        try:
+        with cluster.decider.paused():
             for number, client in enumerate(clients):
                 client.send(create_request({f"{name}-{number}": 1}))
             until(lambda: len(proxy.waiting(name)) == 2)
@@ -121,8 +120,6 @@ def test_a_subject_has_so_many_questions_open(
             clients[4].socket.close()
             time.sleep(0.3)
             assert len(proxy.waiting(name)) == 2
-        finally:
-            cluster.decider.resume()
         for number, client in enumerate(clients[1:4], 1):
             answer = client.receive(topics.CreateTopicsResponse, 7)
             assert errors(answer) == {f"{name}-{number}": 0}

@@ -94,8 +94,7 @@ def test_no_way_round_a_limit(running: ProxyThread, topic: str, way: str) -> Non
     for _ in range(4):
         with WireClient(running.bootstrap) as client:
             for _ in range(3):
-                client.send(WAYS[way](topic, offset, size))
-                content = records_of(client.receive(FetchResponse, VERSION))
+                content = records_of(client.answer_to(WAYS[way](topic, offset, size)))
                 got += messages(content)
                 offset = got
     assert got <= LIMIT
@@ -109,8 +108,7 @@ def test_a_group_that_a_client_only_names_is_not_charged(running: ProxyThread, t
     with WireClient(running.bootstrap) as client:
         client.send(build(HeartbeatRequest, 4, group_id=group, generation_id=1, member_id="m"))
         assert client.receive(HeartbeatResponse, 4).error_code != 0
-        client.send(asked(topic, 0, (0,)))
-        assert messages(records_of(client.receive(FetchResponse, VERSION))) == PER_BATCH * BATCHES
+        assert messages(records_of(client.answer_to(asked(topic, 0, (0,))))) == PER_BATCH * BATCHES
     assert counted.delivered == []
 
 
@@ -138,17 +136,15 @@ def test_nobody_escapes_a_group_by_very_many_partitions(cluster: Cluster, proxy_
     """All that it gets is counted, and waited for."""
     group = fresh("many")
     running = proxy_with()
-    topic = filled(cluster.kafka.bootstrap, PER_BATCH * BATCHES, PER_BATCH, name=f"acme.{group}.t")
-    cluster.policies.put(f"resourcegroups.{group}", {"dispatchRateInMsgs": 2})
-    cluster.policies.put(f"namespaces.acme/{group}", {"resourcegroup": group})
+    topic = cluster.policies.group(group, dispatchRateInMsgs=2)
+    filled(cluster.kafka.bootstrap, PER_BATCH * BATCHES, PER_BATCH, name=topic)
     meter = running.proxy.meter
     until(lambda: meter.of_topic(topic), what="the group")
     got, waits = 0, list[int]()
     with WireClient(running.bootstrap) as client:
         # A proxy that is alone may give half a second's worth at first, and owes nothing for that.
         while not (waits and waits[-1]) and len(waits) < BATCHES:
-            client.send(asked(topic, got, VERY_MANY, (0,)))
-            answer = client.receive(FetchResponse, VERSION)
+            answer = client.answer_to(asked(topic, got, VERY_MANY, (0,)))
             content = records_of(answer)
             # What is cut off of a batch nobody can read; of so large an answer it is not taken out.
             got += count_records(content, 0, len(content))

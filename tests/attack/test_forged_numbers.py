@@ -46,14 +46,10 @@ def asked(cluster: Cluster, proxy_with: Callable[..., ProxyThread]) -> Any:
     name = fresh("victim")
     subject = cluster.limit(proxy, name, controller_mutation_rate=1)
     until(proxy.proxy.enforcement.ready.is_set, what="a decided probe")
-    with WireClient(proxy.bootstrap, name) as client:
-        cluster.decider.pause()
-        try:
-            client.send(create_request({f"{name}-a": 1}))
-            until(lambda: proxy.waiting(name))
-            yield proxy, subject, client, f"{name}-a"
-        finally:
-            cluster.decider.resume()
+    with WireClient(proxy.bootstrap, name) as client, cluster.decider.paused():
+        client.send(create_request({f"{name}-a": 1}))
+        until(lambda: proxy.waiting(name))
+        yield proxy, subject, client, f"{name}-a"
 
 
 def test_forged_decisions_are_not_used(cluster: Cluster, asked: Any) -> None:

@@ -47,7 +47,8 @@ def test_user_is_the_one_that_the_broker_knows(cluster: Cluster, login: Login, f
     """Reserved attributes, authorisation ids and extensions do not hide whose request it is."""
     assert login.scram(first).error_code == 0
     login.wire.create({fresh("scram"): 1})
-    assert cluster.event_of(login.wire.client_id)["user"] == "carol"
+    event = cluster.event_of(login.wire.client_id)
+    assert (event["user"], event["subject"]) == ("carol", "user=carol")
 
 
 def test_requests_sent_ahead_of_the_answer_are_the_users(cluster: Cluster, login: Login) -> None:

@@ -8,11 +8,11 @@ from collections.abc import Callable
 import pytest
 from cluster_kit import Cluster, fresh
 from endings_kit import stored
-from kafka.protocol.consumer import fetch
 from kafka.protocol.metadata import metadata
 from kafka.protocol.producer import produce
 from kafka_kit import build
-from protected_kit import REFUSED, Wire, ask, fetch_request, produce_request
+from protected_kit import REFUSED, Wire, produce_request
+from traffic_kit import fetch_of
 from wire_client import WireClient
 
 
@@ -21,7 +21,7 @@ def test_metadata(cluster: Cluster, wire: Wire, mine: str, version: int) -> None
     """Left out of all topics; asked for by name it is error 29, and what else was asked for is there."""
     client, ours = wire("attack"), cluster.topics.all()
     everything = build(metadata.MetadataRequest, version, topics=[] if version == 0 else None)
-    names = {topic.name for topic in ask(client, everything, metadata.MetadataResponse).topics}
+    names = {topic.name for topic in client.answer_to(everything).topics}
     assert mine in names and not names & set(ours)
     found = client.metadata([ours[2], mine, ours[0]], version, create=True).topics
     assert {topic.name: topic.error_code for topic in found} == {mine: 0, ours[2]: REFUSED, ours[0]: REFUSED}
@@ -42,7 +42,7 @@ def test_metadata_of_what_is_not_there(wire: Wire, cluster: Cluster) -> None:
 def test_metadata_by_id(wire: Wire, policies_id: uuid.UUID) -> None:
     """An id gets no name."""
     message = build(metadata.MetadataRequest, 12, topics=[{"topic_id": policies_id, "name": None}])
-    answer = ask(wire("attack"), message, metadata.MetadataResponse)
+    answer = wire("attack").answer_to(message)
     assert [(topic.error_code, topic.topic_id) for topic in answer.topics] == [(REFUSED, policies_id)]
     assert not answer.topics[0].name
 
@@ -53,12 +53,12 @@ def test_produce(cluster: Cluster, wire: Wire, mine: str, version: int) -> None:
     client, target = wire("attack"), cluster.topics.policies
     before, mine_before = stored(cluster, target), stored(cluster, mine)
     for names in ([target], [mine, target], [target, mine]):
-        answer = ask(client, produce_request(version, names), produce.ProduceResponse)
+        answer = client.answer_to(produce_request(version, names))
         found = {topic.name: topic.partition_responses[0].error_code for topic in answer.responses}
         assert found == {name: REFUSED if name == target else 0 for name in names}
     client.send(produce_request(version, [target, mine], acks=0))
     client.send(produce_request(version, [target], acks=0))
-    assert ask(client, produce_request(version, [mine]), produce.ProduceResponse).responses
+    assert client.answer_to(produce_request(version, [mine])).responses
     assert stored(cluster, target) == before
     assert stored(cluster, mine) == mine_before + 4
 
@@ -66,7 +66,7 @@ def test_produce(cluster: Cluster, wire: Wire, mine: str, version: int) -> None:
 def test_produce_by_id(cluster: Cluster, wire: Wire, policies_id: uuid.UUID) -> None:
     """From version 13 on topics have ids only."""
     before = stored(cluster, cluster.topics.policies)
-    answer = ask(wire("attack"), produce_request(13, [policies_id]), produce.ProduceResponse)
+    answer = wire("attack").answer_to(produce_request(13, [policies_id]))
     assert answer.responses[0].partition_responses[0].error_code == REFUSED
     assert stored(cluster, cluster.topics.policies) == before
 
@@ -138,7 +138,7 @@ def test_numbers_longer_than_need_be(cluster: Cluster, wire: Wire, mine: str, pl
                     answer = client.receive(produce.ProduceResponse, version)
                     assert answer.responses[0].partition_responses[0].error_code == REFUSED
                 # What is behind it is handled, so it has been.
-                assert ask(client, produce_request(9, [mine]), produce.ProduceResponse).responses
+                assert client.answer_to(produce_request(9, [mine])).responses
     assert stored(cluster, target) == ours
     assert stored(cluster, mine) == theirs + 4 * len(frames)
 
@@ -148,17 +148,17 @@ def test_fetch(cluster: Cluster, wire: Wire, mine: str, version: int) -> None:
     """Within a session or without one, alone or among others."""
     client, target = wire("attack"), cluster.topics.decisions
     for names in ([target], [mine, target]):
-        answer = ask(client, fetch_request(version, names), fetch.FetchResponse)
+        answer = client.answer_to(fetch_of(version, *names))
         found = {topic.topic: topic.partitions[0] for topic in answer.responses}
         assert found[target].error_code == REFUSED and not found[target].records
         assert set(found) == set(names)
         assert all(found[name].error_code == 0 and found[name].records for name in names if name == mine)
     if version < 7:
         return
-    began = ask(client, fetch_request(version, [mine], (0, 0)), fetch.FetchResponse)
+    began = client.answer_to(fetch_of(version, mine, session_epoch=0))
     for epoch, names in ((1, [target]), (2, [])):
-        session = (began.session_id, epoch)
-        answer = ask(client, fetch_request(version, names, session), fetch.FetchResponse)
+        session = {"session_id": began.session_id, "session_epoch": epoch}
+        answer = client.answer_to(fetch_of(version, *names, **session))
         assert answer.error_code == 0
         found = [topic for topic in answer.responses if topic.topic == target]
         assert [topic.partitions[0].error_code for topic in found] == [REFUSED] * len(names)
@@ -167,5 +167,5 @@ def test_fetch(cluster: Cluster, wire: Wire, mine: str, version: int) -> None:
 def test_fetch_by_id(wire: Wire, policies_id: uuid.UUID) -> None:
     """From version 13 on topics have ids only."""
     for version in (13, 17):
-        answer = ask(wire("attack"), fetch_request(version, [policies_id]), fetch.FetchResponse)
+        answer = wire("attack").answer_to(fetch_of(version, policies_id))
         assert [part.partitions[0].error_code for part in answer.responses] == [REFUSED]

@@ -1,6 +1,5 @@
 """Weir's own topics through the proxy: what else may be asked of topics, and what real clients see."""
 
-import subprocess
 import uuid
 from collections.abc import Callable
 from typing import Any
@@ -13,15 +12,15 @@ from endings_kit import stored
 from kafka import KafkaAdminClient, KafkaConsumer
 from kafka.protocol.admin import cluster as cluster_api
 from kafka.protocol.admin import configs, topics, transactions
-from kafka.protocol.consumer import fetch, group, offsets
+from kafka.protocol.consumer import group, offsets
 from kafka.protocol.metadata import find_coordinator, metadata
-from kafka.protocol.producer import produce, transaction
+from kafka.protocol.producer import transaction
 from kafka_kit import build
-from protected_kit import REFUSED, TRANSACTION_REFUSED, Wire, ask, fetch_request, produce_request
+from protected_kit import REFUSED, TRANSACTION_REFUSED, Wire, produce_request
 from proxy_kit import ProxyThread, until
+from stack_kit import run_java
+from traffic_kit import fetch_of
 from wire_client import WireClient, metadata_request
-
-from weir.stack.kafka import java_command
 
 
 def test_changes_of_topics(cluster: Cluster, wire: Wire, policies_id: uuid.UUID) -> None:
@@ -40,7 +39,7 @@ def test_changes_of_topics(cluster: Cluster, wire: Wire, policies_id: uuid.UUID)
     assert [(part.topic_id, part.error_code) for part in found] == [(policies_id, REFUSED)]
     assert client.delete([other]).responses[0].error_code == 0
     records = [{"name": target, "partitions": [{"partition_index": 0, "offset": -1}]}]
-    answer = ask(client, build(topics.DeleteRecordsRequest, 1, topics=records), topics.DeleteRecordsResponse)
+    answer = client.answer_to(build(topics.DeleteRecordsRequest, 1, topics=records))
     assert answer.topics[0].partitions[0].error_code == REFUSED
 
 
@@ -51,32 +50,32 @@ def test_settings_of_topics(cluster: Cluster, wire: Wire, mine: str) -> None:
     for version in (1, 4):
         parts = [part | {"resource_name": name} for name in (target, mine)]
         message = build(configs.DescribeConfigsRequest, version, resources=parts)
-        answer = ask(client, message, configs.DescribeConfigsResponse)
+        answer = client.answer_to(message)
         found = {item.resource_name: (item.error_code, len(item.configs)) for item in answer.results}
         assert found == {target: (REFUSED, 0), mine: (0, 1)}
     config = {"name": "retention.ms", "config_operation": 0, "value": "1"}
     part = {"resource_type": 2, "resource_name": target, "configs": [config]}
     message = build(configs.IncrementalAlterConfigsRequest, 1, resources=[part])
-    answer = ask(client, message, configs.IncrementalAlterConfigsResponse)
+    answer = client.answer_to(message)
     assert answer.responses[0].error_code == REFUSED
 
 
 def test_offsets(cluster: Cluster, wire: Wire, mine: str) -> None:
     """ListOffsets, OffsetCommit and OffsetFetch refuse per partition."""
     client, target = wire("attack"), cluster.topics.requests
-    answer = ask(client, list_offsets(target, mine), offsets.ListOffsetsResponse)
+    answer = client.answer_to(list_offsets(target, mine))
     assert {item.name: item.partitions[0].error_code for item in answer.topics} == {target: REFUSED, mine: 0}
     group_id = fresh("group")
     part = {"partition_index": 0, "committed_offset": 1}
     parts = [{"name": name, "partitions": [part]} for name in (mine, target)]
     fields = {"group_id": group_id, "generation_id_or_member_epoch": -1, "member_id": "", "topics": parts}
     message = build(group.OffsetCommitRequest, 7, **fields)
-    found = until_coordinated(client, message, group.OffsetCommitResponse)
+    found = until_coordinated(client, message)
     assert {item.name: item.partitions[0].error_code for item in found.topics} == {target: REFUSED, mine: 0}
     one = {"group_id": group_id, "topics": [{"name": target, "partition_indexes": [0]}]}
     for version in (5, 8):
         message = build(group.OffsetFetchRequest, version, groups=[one], **one)
-        answer = ask(client, message, group.OffsetFetchResponse)
+        answer = client.answer_to(message)
         found = (answer.groups[0] if version == 8 else answer).topics
         assert [(item.name, item.partitions[0].error_code) for item in found] == [(target, REFUSED)]
 
@@ -87,13 +86,12 @@ def list_offsets(*names: str) -> Any:
     return build(offsets.ListOffsetsRequest, 5, replica_id=-1, topics=parts)
 
 
-def until_coordinated(client: WireClient, message: Any, answer: type[Any]) -> Any:
+def until_coordinated(client: WireClient, message: Any) -> Any:
     """The answer of a group's coordinator, once the broker is one."""
-    client.send(build(find_coordinator.FindCoordinatorRequest, 2, key="any", key_type=0))
-    client.receive(find_coordinator.FindCoordinatorResponse, 2)
+    client.answer_to(build(find_coordinator.FindCoordinatorRequest, 2, key="any", key_type=0))
 
     def found() -> Any:
-        response = ask(client, message, answer)
+        response = client.answer_to(message)
         codes = {part.error_code for topic in response.topics for part in topic.partitions}
         return None if codes & {14, 15, 16} else response
 
@@ -107,20 +105,20 @@ def test_transactional_ids(cluster: Cluster, wire: Wire, mine: str) -> None:
         message = build(
             transaction.InitProducerIdRequest, version, transactional_id=target, transaction_timeout_ms=9
         )
-        assert ask(client, message, transaction.InitProducerIdResponse).error_code == TRANSACTION_REFUSED
+        assert client.answer_to(message).error_code == TRANSACTION_REFUSED
     for version in (2, 4):
         keys = {"key": target} if version < 4 else {"coordinator_keys": [target, mine]}
         message = build(find_coordinator.FindCoordinatorRequest, version, key_type=1, **keys)
-        answer = ask(client, message, find_coordinator.FindCoordinatorResponse)
+        answer = client.answer_to(message)
         found = [answer] if version < 4 else answer.coordinators
         assert {getattr(one, "key", target): one.error_code for one in found}[target] == TRANSACTION_REFUSED
         assert len(found) == (1 if version < 4 else 2)
     message = build(transaction.EndTxnRequest, 3, transactional_id=target, producer_id=1, producer_epoch=0)
-    assert ask(client, message, transaction.EndTxnResponse).error_code == TRANSACTION_REFUSED
+    assert client.answer_to(message).error_code == TRANSACTION_REFUSED
     message = build(transactions.DescribeTransactionsRequest, 0, transactional_ids=[target])
-    found = ask(client, message, transactions.DescribeTransactionsResponse).transaction_states
+    found = client.answer_to(message).transaction_states
     assert [(one.transactional_id, one.error_code) for one in found] == [(target, TRANSACTION_REFUSED)]
-    answer = ask(client, produce_request(9, [mine], -1, target), produce.ProduceResponse)
+    answer = client.answer_to(produce_request(9, [mine], -1, target))
     assert answer.responses[0].partition_responses[0].error_code == TRANSACTION_REFUSED
     fencer = Producer(
         {"bootstrap.servers": client_address(client), "transactional.id": target, "log_level": "0"}
@@ -139,17 +137,17 @@ def test_lists_of_topics(cluster: Cluster, wire: Wire, mine: str) -> None:
     """DescribeLogDirs and DescribeTopicPartitions leave Weir's topics out."""
     client = wire("attack")
     message = build(cluster_api.DescribeLogDirsRequest, 1, topics=None)
-    answer = ask(client, message, cluster_api.DescribeLogDirsResponse)
+    answer = client.answer_to(message)
     names = {topic.name for result in answer.results for topic in result.topics}
     assert mine in names and not names & set(cluster.topics.all())
     cls = topics.DescribeTopicPartitionsRequest
     # Of very many topics an answer has the first ones only.
     message = build(cls, 0, topics=[], cursor={"topic_name": mine, "partition_index": 0})
-    answer = ask(client, message, topics.DescribeTopicPartitionsResponse)
+    answer = client.answer_to(message)
     names = {topic.name for topic in answer.topics}
     assert mine in names and not names & set(cluster.topics.all())
     message = build(cls, 0, topics=[{"name": cluster.topics.usage}])
-    answer = ask(client, message, topics.DescribeTopicPartitionsResponse)
+    answer = client.answer_to(message)
     assert [(topic.name, topic.error_code) for topic in answer.topics] == [(cluster.topics.usage, REFUSED)]
 
 
@@ -160,8 +158,7 @@ def test_ids_are_looked_up(cluster: Cluster, proxy_with: Callable[..., ProxyThre
         names = [*cluster.topics.all(), "weir.sixth"]
 
         def ids() -> set[bytes]:
-            straight.send(metadata_request(names, 12))
-            found = straight.receive(metadata.MetadataResponse, 12).topics
+            found = straight.answer_to(metadata_request(names, 12)).topics
             return {topic.topic_id.bytes for topic in found if topic.error_code == 0}
 
         wanted = until(lambda: found if len(found := ids()) == len(names) else None)
@@ -181,8 +178,8 @@ def test_a_topic_that_is_made_again(cluster: Cluster, proxy: ProxyThread, wire: 
             # It takes a moment until the broker knows it, too.
             until(lambda: straight.metadata([name]).topics[0].error_code == 0, what="the new topic")
             everything = build(metadata.MetadataRequest, 12, topics=None)
-            ask(wire("attack"), everything, metadata.MetadataResponse)
-            answer = ask(wire("attack"), fetch_request(13, [made]), fetch.FetchResponse)
+            wire("attack").answer_to(everything)
+            answer = wire("attack").answer_to(fetch_of(13, made))
             assert [part.partitions[0].error_code for part in answer.responses] == [REFUSED]
             straight.delete([name])
 
@@ -227,8 +224,7 @@ def test_the_consumers_of_three_clients(cluster: Cluster, proxy: ProxyThread, mi
 )
 def test_java_tools(cluster: Cluster, proxy: ProxyThread, tool: str, more: tuple[str, ...]) -> None:
     """They see nothing of the topic and do nothing to it."""
-    command = java_command(f"org.apache.kafka.tools.{tool}", "--bootstrap-server", proxy.bootstrap, *more)
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    done = run_java(f"org.apache.kafka.tools.{tool}", "--bootstrap-server", proxy.bootstrap, *more)
     assert "PartitionCount" not in done.stdout and "weir.policies:0" not in done.stdout
     assert stored(cluster, cluster.topics.policies) >= 0
 
@@ -238,7 +234,7 @@ def test_who_wants_it_otherwise(cluster: Cluster, proxy_with: Callable[..., Prox
     running = proxy_with(protect_topics=False)
     with WireClient(running.bootstrap) as client:
         assert client.metadata([cluster.topics.policies]).topics[0].error_code == 0
-        answer = ask(client, fetch_request(11, [cluster.topics.policies]), fetch.FetchResponse)
+        answer = client.answer_to(fetch_of(11, cluster.topics.policies))
         assert answer.responses[0].partitions[0].error_code == 0
     resource = ConfigResource(ConfigResource.Type.TOPIC, cluster.topics.policies)
     admin = AdminClient({"bootstrap.servers": running.bootstrap})
@@ -248,5 +244,5 @@ def test_who_wants_it_otherwise(cluster: Cluster, proxy_with: Callable[..., Prox
 def test_what_is_refused_is_counted(proxy: ProxyThread, cluster: Cluster, wire: Wire) -> None:
     """By the API's name."""
     before = proxy.metric("refused_topics_total", api="ListOffsets")
-    ask(wire("attack"), list_offsets(*cluster.topics.all()), offsets.ListOffsetsResponse)
+    wire("attack").answer_to(list_offsets(*cluster.topics.all()))
     assert proxy.metric("refused_topics_total", api="ListOffsets") == before + 5

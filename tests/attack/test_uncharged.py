@@ -74,8 +74,7 @@ def test_old_versions_are_charged_in_one_sum(cluster: Cluster, proxy: ProxyThrea
     for part in message.topics:
         part.configs = [build(config, 5, name="no.such", value="1")]
     client = wire(name, proxy.bootstrap)
-    client.send(message)
-    answer = client.receive(topics.CreateTopicsResponse, 5)
+    answer = client.answer_to(message)
     assert set(errors(answer).values()) == {40}
     for kind in ("request", "refund"):
         event = cluster.event_of(name, type=kind)

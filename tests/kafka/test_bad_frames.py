@@ -56,8 +56,7 @@ def test_too_new_api_versions_is_answered(wire: Connect) -> None:
     client.socket.sendall(struct.pack(">ihhih", 11, 18, 99, 77, -1) + b"\0")
     frame = client.receive_frame(3)
     assert struct.unpack(">ih", frame[:6]) == (77, 35)
-    client.send(build(api_versions.ApiVersionsRequest, 2))
-    answer = client.receive(api_versions.ApiVersionsResponse, 2)
+    answer = client.answer_to(build(api_versions.ApiVersionsRequest, 2))
     ranges = {row.api_key: (row.min_version, row.max_version) for row in answer.api_keys}
     assert ranges[17] == (1, 1) and ranges[0][0] == 0 and not ranges.keys() & {83, 85}
 
@@ -102,15 +101,12 @@ def test_a_client_that_vanishes_frees_everything(
     proxy = proxy_with(decide="strict")
     name = fresh("vanish")
     cluster.limit(proxy, name, controller_mutation_rate=1)
-    cluster.decider.pause()
-    try:
+    with cluster.decider.paused():
         with WireClient(proxy.bootstrap, name) as client:
             client.send(create_request({f"{name}-a": 8}))
             until(lambda: proxy.waiting(name))
         until(lambda: not proxy.waiting(name))
         until(lambda: proxy.metric("connections") == 0)
-    finally:
-        cluster.decider.resume()
     refund = cluster.event_of(name, type="refund")
     assert refund["items"] == [{"name": f"{name}-a", "mutations": 8}]
     with WireClient(proxy.bootstrap, name) as client:
@@ -125,18 +121,14 @@ def test_held_requests_are_bounded(
     proxy = proxy_with(decide="strict", decision_timeout_ms=1_500)
     name = fresh("held")
     cluster.limit(proxy, name, controller_mutation_rate=100)
-    cluster.decider.pause()
-    try:
-        with WireClient(proxy.bootstrap, name) as client:
-            client.send(create_request({f"{name}-a": 1}), correlation_id=1)
-            time.sleep(0.2)
-            one = struct.pack(">ihhihi", 14, 3, 1, 2, -1, 0)
-            for _ in range(100):
-                client.socket.sendall(one)
-                time.sleep(0.001)
-            until(lambda: proxy.metric("held_frames") >= 10, 3)
-            assert proxy.metric("held_frames") < 100
-            answers = [client.receive_frame() for _ in range(101)]
-            assert [int.from_bytes(answer[:4], "big") for answer in answers] == [1] + [2] * 100
-    finally:
-        cluster.decider.resume()
+    with cluster.decider.paused(), WireClient(proxy.bootstrap, name) as client:
+        client.send(create_request({f"{name}-a": 1}), correlation_id=1)
+        time.sleep(0.2)
+        one = struct.pack(">ihhihi", 14, 3, 1, 2, -1, 0)
+        for _ in range(100):
+            client.socket.sendall(one)
+            time.sleep(0.001)
+        until(lambda: proxy.metric("held_frames") >= 10, 3)
+        assert proxy.metric("held_frames") < 100
+        answers = [client.receive_frame() for _ in range(101)]
+        assert [int.from_bytes(answer[:4], "big") for answer in answers] == [1] + [2] * 100

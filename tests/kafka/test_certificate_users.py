@@ -1,12 +1,12 @@
 """Users of certificates are what a broker's own classes make of the same subjects and rules (KIP-371)."""
 
 import base64
-import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
+from stack_kit import run_java
+
 from enforcer.core.security.principal_mapping import MappingRules, written
-from weir.jars.java import java_command
 
 SOURCE = Path(__file__).with_name("Principals.java")
 CN, C, ORG, OU = "2.5.4.3", "2.5.4.6", "2.5.4.10", "2.5.4.11"
@@ -130,10 +130,7 @@ def test_subjects_and_rules_are_as_brokers_read_them() -> None:
     ders, pairs = list(names()), [(rules, subject) for rules in RULES for subject in SUBJECTS]
     lines = [f"dn {tlv(48, der).hex()}" for der in ders]
     lines += [f"rule {b64(rules)} {b64(subject)}" for rules, subject in pairs]
-    done = subprocess.run(
-        java_command(str(SOURCE)), input="\n".join(lines) + "\n", capture_output=True, text=True,
-        encoding="utf-8", timeout=60, check=False,
-    )  # fmt: skip
+    done = run_java(str(SOURCE), stdin="\n".join(lines) + "\n")
     assert done.returncode == 0, done.stderr
     theirs = [None if word == "-" else base64.b64decode(word).decode() for word in done.stdout.splitlines()]
     ours = [written(der) for der in ders] + [user(rules, subject) for rules, subject in pairs]

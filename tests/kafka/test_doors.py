@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -32,14 +32,10 @@ def balanced(proxy: ProxyThread, header: bytes) -> Iterator[str]:
     ports = proxy.proxy.brokers.ports
     until(lambda: ports, what="the broker's port")
     host, port = address(proxy.bootstrap)
-    relays = [AnnouncingRelay((BALANCER, one), (host, one), header) for one in (port, *ports.values())]
-    try:
-        for relay in relays:
-            relay.__enter__()
+    with ExitStack() as relays:
+        for one in (port, *ports.values()):
+            relays.enter_context(AnnouncingRelay((BALANCER, one), (host, one), header))
         yield f"{BALANCER}:{port}"
-    finally:
-        for relay in relays:
-            relay.__exit__()
 
 
 def sent(properties: dict[str, Any], topic: str, count: int, pause_s: float = 0) -> list[bytes]:

@@ -32,13 +32,10 @@ from equivalence_kit import (
     same,
     tell,
 )
-from kafka.protocol.admin.cluster import DescribeLogDirsRequest, DescribeLogDirsResponse
-from kafka.protocol.consumer import FetchRequest, FetchResponse
-from kafka.protocol.metadata import metadata
-from kafka.protocol.producer import ProduceRequest, ProduceResponse
+from kafka.protocol.admin.cluster import DescribeLogDirsRequest
 from kafka_kit import build
 from proxy_kit import until
-from traffic_kit import batch
+from traffic_kit import batch, fetch_of, produce_of
 from wire_client import WireClient, errors, metadata_request
 
 from weir.stack.kafka import LocalKafka
@@ -229,8 +226,7 @@ def test_auto_creation(pair: Pair) -> None:
         found = []
         for name in ("auto-a", "auto-b"):
             with side.client(OWN, "equal-auto") as client:
-                client.send(metadata_request([name], 9, create=True))
-                answer = client.receive(metadata.MetadataResponse, 9)
+                answer = client.answer_to(metadata_request([name], 9, create=True))
             found.append((errors(answer)[name], answer.throttle_time_ms))
         said.append(found)
     assert said[0][1] == said[1][1] == (3, 0) and said[1][0] == (3, 0)
@@ -245,18 +241,11 @@ class Traffic(NamedTuple):
     throttle_ms: int
 
 
-def named(version: int, topic: str, own_id: Any, field: str) -> dict[str, Any]:
-    """A topic as a version names it."""
-    return {"topic_id": own_id} if version >= 13 else {field: topic}
-
-
 def produce(side: Side, user: str, client_id: str, version: int, topic: str, own_id: Any) -> Traffic:
     """One batch of 40 kB."""
-    data = [named(version, topic, own_id, "name") | {"partition_data": [{"index": 0, "records": LARGE}]}]
-    fields: dict[str, Any] = {"transactional_id": None, "acks": -1, "timeout_ms": 10_000}
     with side.client(user, client_id) as client:
-        client.send(build(ProduceRequest, version, topic_data=data, **fields))
-        said = client.receive(ProduceResponse, version)
+        which = own_id if version >= 13 else topic
+        said = client.answer_to(produce_of(version, which, records=LARGE, acks=-1))
     (found,) = said.responses
     return Traffic(found.partition_responses[0].to_dict(), said.throttle_time_ms)
 
@@ -265,8 +254,7 @@ def stored(side: Side, topic: str) -> int:
     """Bytes of a topic."""
     with WireClient(side.direct) as wire:
         parts = [{"topic": topic, "partitions": [0]}]
-        wire.send(build(DescribeLogDirsRequest, 1, topics=parts))
-        (folder,) = wire.receive(DescribeLogDirsResponse, 1).results
+        (folder,) = wire.answer_to(build(DescribeLogDirsRequest, 1, topics=parts)).results
     return int(folder.topics[0].partitions[0].partition_size)
 
 
@@ -290,12 +278,9 @@ def test_produce(pair: Pair, _: str, version: int) -> None:
 
 def fetch(side: Side, user: str, client_id: str, version: int, topic: str, own_id: Any) -> Traffic:
     """All that there is of a partition."""
-    asked = {"partition": 0, "fetch_offset": 0, "partition_max_bytes": 1 << 20}
-    data = [named(version, topic, own_id, "topic") | {"partitions": [asked]}]
     with side.client(user, client_id) as client:
-        values: dict[str, Any] = {"max_wait_ms": 500, "min_bytes": 1, "max_bytes": 1 << 20}
-        client.send(build(FetchRequest, version, topics=data, **values))
-        said = client.receive(FetchResponse, version)
+        which = own_id if version >= 13 else topic
+        said = client.answer_to(fetch_of(version, which, max_wait_ms=500, max_bytes=1 << 20))
     found = said.responses
     return Traffic(found[0].partitions[0].to_dict() if found else {}, said.throttle_time_ms)
 
@@ -304,10 +289,9 @@ def filled(pair: Pair, topic: str, records: bytes) -> list[Any]:
     """A topic with a batch on both sides; its ids."""
     ids = [made(side, topic, {"": 1})[""] for side in pair]
     for side in pair:
-        data = [{"name": topic, "partition_data": [{"index": 0, "records": records}]}]
         with WireClient(side.direct) as wire:
-            wire.send(build(ProduceRequest, 9, acks=-1, timeout_ms=10_000, topic_data=data))
-            assert wire.receive(ProduceResponse, 9).responses[0].partition_responses[0].error_code == 0
+            said = wire.answer_to(produce_of(9, topic, records=records, acks=-1))
+            assert said.responses[0].partition_responses[0].error_code == 0
     return ids
 
 

@@ -25,9 +25,8 @@ Start = Callable[..., ProxyThread]
 @pytest.fixture
 def job_down(cluster: Cluster) -> Any:
     """Nothing is decided while the test runs, unless it resumes."""
-    cluster.decider.pause()
-    yield cluster.decider
-    cluster.decider.resume()
+    with cluster.decider.paused():
+        yield cluster.decider
 
 
 def test_late_and_allowed(cluster: Cluster, proxy_with: Start, job_down: Decider) -> None:

@@ -10,11 +10,10 @@ import pytest
 from broker_fixtures import own_cluster, serving
 from cluster_kit import Cluster, fresh
 from confluent_kafka import Consumer
+from consuming_kit import filled
 from proxy_kit import ProxyThread, until
-from stack_kit import new_topics
 from threaded import together
-from traffic_kit import batch, produce
-from wire_client import WireClient
+from traffic_kit import batch
 
 RATE = 100_000
 ASKED = 1_048_576
@@ -31,17 +30,6 @@ def proxy(cluster: Cluster) -> Iterator[ProxyThread]:
     with serving(cluster, id="pace") as running:
         running.await_part(1.0)
         yield running
-
-
-def filled(cluster: Cluster, topic: str) -> None:
-    """A topic with twice of what is read of it; two and a half batches fill a slice of the rate."""
-    new_topics(cluster.kafka.bootstrap, topic, partitions=2)
-    with WireClient(cluster.kafka.bootstrap) as direct:
-        until(lambda: direct.metadata([topic], 4).topics[0].error_code == 0, what="its leaders")
-        records = batch(20, size=500)
-        for _ in range(int(2 * RATE * MEASURED_S / len(records) / 2)):
-            direct.send_frame(produce(9, {topic: [records, records]})[0])
-            direct.receive_frame()
 
 
 def arrivals(bootstrap: str, topic: str, client_id: str, **settings: Any) -> list[tuple[float, int]]:
@@ -70,9 +58,10 @@ def limited(cluster: Cluster, proxy: ProxyThread, by: str) -> str:
     if by == "user":
         cluster.policies.put(last, {"consumer_byte_rate": RATE})
     else:
-        cluster.policies.put(f"resourcegroups.{name}", {"dispatchRateInBytes": RATE})
-        cluster.policies.put(last, {"resourcegroup": name})
-    filled(cluster, f"acme.{name}.t")
+        cluster.policies.group(name, dispatchRateInBytes=RATE)
+    # Twice of what is read of it; two and a half batches fill a slice of the rate.
+    batches = int(RATE * MEASURED_S / len(batch(20, size=500)))
+    filled(cluster.kafka.bootstrap, 20 * batches, 20, partitions=2, size=500, name=f"acme.{name}.t")
     until(lambda: last in proxy.entries, what="the policy")
     return name
 

@@ -1,28 +1,18 @@
 """Kafka's own Java clients and tools through the proxy (docs/protocol_notes.md 2.2)."""
 
-import subprocess
 from pathlib import Path
 
 import pytest
 from cluster_kit import Cluster, fresh
 from proxy_kit import ProxyThread
+from stack_kit import run_java
 
-from weir.jars.java import java_command
-
-LIMIT_S = 60
 ADMIN = Path(__file__).with_name("CreateTopics.java")
-
-
-def java(main: str, *args: str, stdin: str = "") -> subprocess.CompletedProcess[str]:
-    """Run a class, or a source file, with Kafka's jars."""
-    return subprocess.run(
-        java_command(main, *args), input=stdin, capture_output=True, text=True, timeout=LIMIT_S, check=False
-    )
 
 
 def create(proxy: ProxyThread, name: str, retry: bool, *topics: str) -> dict[str, list[str]]:
     """Create topics with the Java AdminClient; topic (or `took`) -> what it printed."""
-    done = java(str(ADMIN), proxy.bootstrap, name, str(retry).lower(), *topics)
+    done = run_java(str(ADMIN), proxy.bootstrap, name, str(retry).lower(), *topics)
     assert done.returncode == 0, done.stderr
     return {line.split()[0]: line.split()[1:] for line in done.stdout.splitlines()}
 
@@ -58,9 +48,9 @@ def test_the_topic_command_shows_the_message(cluster: Cluster, proxy: ProxyThrea
     config = ADMIN.parent / "cli.properties"
     tool = "org.apache.kafka.tools.TopicCommand"
     common = ("--bootstrap-server", proxy.bootstrap, "--command-config", str(config))
-    first = java(tool, *common, "--create", "--topic", f"{name}-a", "--partitions", "40")
+    first = run_java(tool, *common, "--create", "--topic", f"{name}-a", "--partitions", "40")
     assert first.returncode == 0, first.stderr
-    second = java(tool, *common, "--create", "--topic", f"{name}-b", "--partitions", "1")
+    second = run_java(tool, *common, "--create", "--topic", f"{name}-b", "--partitions", "1")
     assert second.returncode == 1
     assert "retry after" in second.stdout + second.stderr
 
@@ -68,14 +58,14 @@ def test_the_topic_command_shows_the_message(cluster: Cluster, proxy: ProxyThrea
 def test_transactions_and_fetch_sessions(cluster: Cluster, proxy: ProxyThread) -> None:
     """A transactional Java producer and a Java consumer group work unharmed, addresses rewritten."""
     name = fresh("perf")
-    produced = java(
+    produced = run_java(
         "org.apache.kafka.tools.ProducerPerformance",
         "--topic", name, "--num-records", "20000", "--record-size", "200", "--throughput", "-1",
         "--transactional-id", name, "--transaction-duration-ms", "200",
         "--command-property", f"bootstrap.servers={proxy.bootstrap}",
     )  # fmt: skip
     assert produced.returncode == 0 and "20000 records sent" in produced.stdout, produced.stderr
-    consumed = java(
+    consumed = run_java(
         "org.apache.kafka.tools.consumer.ConsoleConsumer",
         "--bootstrap-server", proxy.bootstrap, "--topic", name, "--from-beginning", "--group", name,
         "--isolation-level", "read_committed", "--max-messages", "20000", "--timeout-ms", "20000",

@@ -23,17 +23,10 @@ def topic(cluster: Cluster) -> Lagging:
     return own
 
 
-def half(looker: Looker, topic: Lagging) -> tuple[int, list[EvictionPlan]]:
-    """A limit of half the log, and the plans that keep it."""
-    report = looker.report(topic.topic)
-    limit = sum(one.size for one in report.ledgers) // 2
-    return limit, plans(report, size=limit)
-
-
 def test_an_inactive_group_is_moved_and_loses_no_more_than_planned(looker: Looker, topic: Lagging) -> None:
     """By size: to the planned offset, told in messages; done twice it changes nothing; the rest is read."""
-    limit, planned = half(looker, topic)
-    report = looker.report(topic.topic)
+    report, planned = looker.planned(topic.topic)
+    limit = sum(one.size for one in report.ledgers) // 2
     assert [(one.subscription, one.entries) for one in planned] == [("slow", 9)]
     eviction = looker.prepare(report, planned[0])
     assert eviction is not None
@@ -56,8 +49,7 @@ def test_an_inactive_group_is_moved_and_loses_no_more_than_planned(looker: Looke
 
 def test_a_group_that_has_read_on_is_not_moved_back(looker: Looker, topic: Lagging) -> None:
     """Before and after it was prepared."""
-    _, planned = half(looker, topic)
-    report = looker.report(topic.topic)
+    report, planned = looker.planned(topic.topic)
     eviction = looker.prepare(report, planned[0])
     assert eviction is not None
     topic.commit("slow", 15)
@@ -69,8 +61,7 @@ def test_a_group_that_has_read_on_is_not_moved_back(looker: Looker, topic: Laggi
 @pytest.mark.parametrize("protocol", ["classic", "consumer"])
 def test_an_active_group_keeps_its_offset(looker: Looker, topic: Lagging, protocol: str) -> None:
     """Without leave to delete records it is named; one that becomes active in between is refused by Kafka."""
-    _, planned = half(looker, topic)
-    report = looker.report(topic.topic)
+    report, planned = looker.planned(topic.topic)
     eviction = looker.prepare(report, planned[0])
     assert eviction is not None and eviction.how == "offsets"
     with closing(topic.join("slow", protocol)):
@@ -83,8 +74,7 @@ def test_an_active_group_keeps_its_offset(looker: Looker, topic: Lagging, protoc
 
 def test_records_of_an_active_group_are_deleted_as_far_as_planned(looker: Looker, topic: Lagging) -> None:
     """With leave, since nobody else needs them; what is younger stays."""
-    _, planned = half(looker, topic)
-    report = looker.report(topic.topic)
+    report, planned = looker.planned(topic.topic)
     with closing(topic.join("slow")):
         eviction = looker.prepare(report, planned[0], may_delete=True)
         assert eviction is not None and (eviction.how, eviction.messages) == ("delete_records", 9)
@@ -100,8 +90,7 @@ def test_records_of_an_active_group_are_deleted_as_far_as_planned(looker: Looker
 def test_all_who_lose_deleted_records_are_told(looker: Looker, topic: Lagging) -> None:
     """Each with what it has not read itself, members or not; their own lines have nothing left to do."""
     topic.commit("slower", 0)
-    _, planned = half(looker, topic)
-    report = looker.report(topic.topic)
+    report, planned = looker.planned(topic.topic)
     assert [(one.subscription, one.entries) for one in planned] == [("slow", 9), ("slower", 10)]
     with closing(topic.join("slow")):
         eviction = looker.prepare(report, planned[0], may_delete=True)
@@ -116,8 +105,7 @@ def test_all_who_lose_deleted_records_are_told(looker: Looker, topic: Lagging) -
 def test_a_group_that_was_moved_back_since_is_left_alone(looker: Looker, topic: Lagging) -> None:
     """Whoever did that wants to read again; a new report tells how much that is."""
     topic.commit("slow", 4)
-    report = looker.report(topic.topic)
-    (planned,) = plans(report, size=sum(one.size for one in report.ledgers) // 2)
+    report, (planned,) = looker.planned(topic.topic)
     eviction = looker.prepare(report, planned)
     assert eviction is not None
     topic.commit("slow", 2)
@@ -130,8 +118,7 @@ def test_a_group_that_was_moved_back_since_is_left_alone(looker: Looker, topic: 
 
 def test_records_that_others_need_are_not_deleted(looker: Looker, topic: Lagging) -> None:
     """Who came, or went back, since the report is in no plan: it is named, before and after preparing."""
-    _, planned = half(looker, topic)
-    report = looker.report(topic.topic)
+    report, planned = looker.planned(topic.topic)
     with closing(topic.join("slow")):
         topic.commit("fast", 5)
         with pytest.raises(CannotEvict, match="group fast has not read"):
@@ -173,8 +160,7 @@ def test_what_was_planned_for_another_topic_is_not_done(
     cluster: Cluster, looker: Looker, topic: Lagging
 ) -> None:
     """A report of another run, and a topic that was created anew since."""
-    _, planned = half(looker, topic)
-    report = looker.report(topic.topic)
+    report, planned = looker.planned(topic.topic)
     with Looker(cluster.kafka.bootstrap) as other:
         for _ in range(2):
             with pytest.raises(CannotEvict, match="was not made in this run"):

@@ -1,16 +1,16 @@
 """Decided where they are asked: at once, exactly, and with nothing forgotten (docs/contract.md 3.1)."""
 
-import threading
 import time
 from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from cluster_kit import Cluster, fresh
 from process_kit import proxy_process
 from proxy_kit import ProxyThread, until
-from threaded import together
+from threaded import Threaded, together
 from wire_client import Closed, WireClient, errors
 
 from enforcer.laws.mutation.local_decisions import LocalDecisions
@@ -38,8 +38,7 @@ def test_the_job_is_away_and_agrees_when_it_is_back(
     name = fresh("away")
     subject = cluster.limit(proxy, name, controller_mutation_rate=1)
     client = wire(name)
-    cluster.decider.pause()
-    try:
+    with cluster.decider.paused():
         began = time.monotonic()
         answer = client.create({f"{name}-{i}": 5 for i in range(4)})
         assert errors(answer) == {f"{name}-0": 0, f"{name}-1": 0, f"{name}-2": 0, f"{name}-3": 89}
@@ -47,8 +46,6 @@ def test_the_job_is_away_and_agrees_when_it_is_back(
         assert time.monotonic() - began < 1.5
         again = wire(name).create({f"{name}-4": 1})
         assert errors(again) == {f"{name}-4": 89}
-    finally:
-        cluster.decider.resume()
     until(lambda: len(admissions(cluster, subject)) >= 2, what="the job has decided")
     made = admissions(cluster, subject)
     sent = own_events(cluster, name)
@@ -77,20 +74,15 @@ def test_a_killed_proxy_has_answered_nothing_that_is_forgotten(cluster: Cluster,
                 if errors(client.create({topic: 1}))[topic] == 0:
                     admitted.append(topic)
 
-    cluster.decider.pause()
-    try:
-        with proxy_process(cluster, tmp_path, cluster.topics, name) as running:
-            clients = [threading.Thread(target=ask, args=(running.bootstrap, n)) for n in range(4)]
-            for one in clients:
-                one.start()
+    with cluster.decider.paused():
+        with (
+            proxy_process(cluster, tmp_path, cluster.topics, name) as running,
+            Threaded(*(partial(ask, running.bootstrap, n) for n in range(4))),
+        ):
             until(lambda: len(admitted) >= 20, what="some are answered")
             running.process.kill()
-            for one in clients:
-                one.join(20)
         with ProxyThread(cluster.config(id=f"{name}-next")) as after:
             tokens = after.balance(name)
-    finally:
-        cluster.decider.resume()
     until(lambda: len(own_events(cluster, name)) >= len(admitted), what="the events")
     sent = {item["name"] for event in own_events(cluster, name) for item in event["items"]}
     assert set(admitted) <= sent

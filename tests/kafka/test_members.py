@@ -116,12 +116,9 @@ def test_what_was_decided_while_the_job_is_long_away(
         WireClient(first.bootstrap, name) as client,
     ):
         own.limit(first, name, **QUOTA)
-        own.decider.pause()
-        try:
+        with own.decider.paused():
             assert set(errors(client.create({f"{name}-{n}": 1 for n in range(15)})).values()) == {0}
             # So long does a start look back at least, with what it adds for clocks that disagree.
             time.sleep(3.0)
             with ProxyThread(own.config(id="second")) as second:
                 assert 5.0 <= second.balance(name) <= 6.0
-        finally:
-            own.decider.resume()

@@ -2,7 +2,6 @@
 
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -62,7 +61,7 @@ class World:
 @pytest.fixture
 def world(cluster: Cluster, topics: Topics) -> Iterator[World]:
     """See there."""
-    config = replace(cluster.config(id=fresh("mode")), topics=topics)
+    config = cluster.config(id=fresh("mode"), topics=topics)
     with Decider(cluster.kafka.bootstrap, topics) as decider, ProxyThread(config) as proxy:
         yield World(cluster, topics, proxy, decider)
 

@@ -1,7 +1,6 @@
 """Proxies without shares, at a real broker: alone one has the whole limit, of two each has half of it."""
 
 from contextlib import ExitStack
-from dataclasses import replace
 
 from cluster_kit import Cluster, fresh
 from proxy_kit import PolicyWriter, ProxyThread, until
@@ -34,13 +33,10 @@ def test_the_limit_is_divided_by_the_proxies_alive(cluster: Cluster, topics: Top
     In an installation of its own: the proxies of other tests are alive as well.
     """
     group = fresh("newcomers")
-    topic = f"acme.{group}.t"
-    policies = PolicyWriter(cluster.kafka.bootstrap, topics)
-    policies.put(f"resourcegroups.{group}", {"publishRateInMsgs": LIMIT})
-    policies.put(f"namespaces.acme/{group}", {"resourcegroup": group})
+    topic = PolicyWriter(cluster.kafka.bootstrap, topics).group(group, publishRateInMsgs=LIMIT)
     new_topics(cluster.kafka.bootstrap, topic)
     with ExitStack() as first_lives, ExitStack() as second_lives:
-        configs = [replace(cluster.config(id=fresh(name)), topics=topics) for name in ("first", "second")]
+        configs = [cluster.config(id=fresh(name), topics=topics) for name in ("first", "second")]
         first, second = map(ProxyThread, configs)
         first_lives.enter_context(first)
         use(first, topic)

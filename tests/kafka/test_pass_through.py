@@ -14,12 +14,11 @@ from confluent_kafka import Producer, TopicCollection
 from confluent_kafka.admin import AdminClient
 from consuming_kit import aio, confluent
 from kafka import KafkaConsumer, KafkaProducer
-from kafka.protocol.consumer import FetchRequest
 from kafka.protocol.metadata import metadata
-from kafka_kit import build
 from proxy_kit import ProxyThread, until
 from stack_kit import put
 from threaded import together
+from traffic_kit import fetch_of
 from wire_client import WireClient
 
 from enforcer.core.settings import AutoCreation
@@ -110,6 +109,8 @@ def test_a_slow_reader_gets_every_byte(cluster: Cluster, proxy: ProxyThread) -> 
     found = admin.describe_topics(TopicCollection([topic]))[topic].result(10).topic_id
     halves = (found.get_most_significant_bits(), found.get_least_significant_bits())
     topic_id = uuid.UUID(bytes=b"".join(int(half).to_bytes(8, "big", signed=True) for half in halves))
+    # Up to 30 MB, or one segment of the log.
+    fetch = fetch_of(17, topic_id, most=30_000_000, max_bytes=30_000_000, max_wait_ms=500)
     mover, moved = proxy.proxy.mover, list[int]()
 
     class Watched(Mover):
@@ -122,9 +123,8 @@ def test_a_slow_reader_gets_every_byte(cluster: Cluster, proxy: ProxyThread) -> 
             return taken, left
 
     with WireClient(cluster.kafka.bootstrap) as direct:
-        direct.send(fetch(topic_id))
+        direct.send(fetch)
         wanted = direct.receive_frame()
-    # One segment of the log.
     assert len(wanted) > 8_000_000
     proxy.proxy.mover = Watched()
     with WireClient(proxy.bootstrap) as client:
@@ -132,7 +132,7 @@ def test_a_slow_reader_gets_every_byte(cluster: Cluster, proxy: ProxyThread) -> 
             # How much has come when we look is the machine's affair: until a whole response has moved.
             if sum(moved) > len(wanted):
                 break
-            client.send(fetch(topic_id))
+            client.send(fetch)
             got, pauses = bytearray(), Random(turn)
             while len(got) < len(wanted) + 4:
                 got += client.socket.recv(pauses.choice([1_000, 300_000, 2_000_000]))
@@ -142,43 +142,12 @@ def test_a_slow_reader_gets_every_byte(cluster: Cluster, proxy: ProxyThread) -> 
     assert sum(moved) > len(wanted)
 
 
-def fetch(topic_id: uuid.UUID) -> FetchRequest:
-    """Up to 30 MB, or one segment, from the beginning of its partition 0."""
-    limit = 30_000_000
-    partition = build(
-        FetchRequest.FetchTopic.FetchPartition, 17, partition=0, current_leader_epoch=-1, fetch_offset=0,
-        last_fetched_epoch=-1, log_start_offset=-1, partition_max_bytes=limit,
-    )  # fmt: skip
-    wanted = build(FetchRequest.FetchTopic, 17, topic_id=topic_id, partitions=[partition])
-    return build(
-        FetchRequest, 17, replica_id=-1, max_wait_ms=500, min_bytes=1, max_bytes=limit, isolation_level=0,
-        session_id=0, session_epoch=-1, rack_id="", forgotten_topics_data=[], topics=[wanted],
-    )  # fmt: skip
-
-
 def test_only_our_addresses_are_told(cluster: Cluster, proxy: ProxyThread) -> None:
     """Metadata, DescribeCluster and FindCoordinator name the proxy's ports."""
     admin = AdminClient({"bootstrap.servers": proxy.bootstrap})
     ports = set(proxy.proxy.brokers.ports.values())
     assert {node.port for node in admin.describe_cluster().result(10).nodes} <= ports
     assert {broker.port for broker in admin.list_topics(timeout=10).brokers.values()} <= ports
-
-
-@pytest.mark.parametrize("version", [0, 1, 3, 4, 9, 12])
-def test_auto_creation_does_not_slip_by(
-    cluster: Cluster, proxy: ProxyThread, wire: Callable[..., WireClient], version: int
-) -> None:
-    """Metadata requests of a client with a mutation quota create no topics, in any version."""
-    limited, free = fresh("limited"), fresh("free")
-    cluster.limit(proxy, limited, controller_mutation_rate=100)
-    direct = wire("direct", cluster.kafka.bootstrap)
-    for name in (limited, free):
-        client = wire(name)
-        answer = client.metadata([name], version, create=True)
-        assert [topic.name for topic in answer.topics] == [name]
-        assert answer.brokers
-    until(lambda: direct.metadata([free]).topics[0].error_code == 0, what="created without a quota")
-    assert direct.metadata([limited]).topics[0].error_code == 3
 
 
 def test_auto_creation_passes_by_setting(

@@ -1,8 +1,5 @@
 """Blocked producers: blocks that come and go under load, Java's clients, a proxy that is killed."""
 
-import os
-import signal
-import subprocess
 import time
 from contextlib import closing
 from pathlib import Path
@@ -12,11 +9,11 @@ from backlog_kit import EXCEPTION, counted, full, now_ms, until_blocked
 from blocked_world import IDEMPOTENT, World, Writer
 from confluent_kafka import KafkaError, Producer
 from kafka import KafkaProducer
-from process_kit import weir_proxy
+from process_kit import Command
 from proxy_kit import until
+from stack_kit import run_java
 from threaded import Threaded
 
-from weir.jars.java import java_command
 from weir.stack.kafka import free_port
 
 pytestmark = pytest.mark.soak
@@ -98,14 +95,11 @@ def test_java_transactions_while_blocks_come_and_go(world: World) -> None:
     proxy, topic = world.proxy(), world.topic(1)
     world.block(proxy, topic)
     with Flapping(world, topic, 0.7):
-        done = subprocess.run(
-            java_command(
-                "org.apache.kafka.tools.ProducerPerformance",
-                "--topic", topic, "--num-records", "6000", "--record-size", "100", "--throughput", "1000",
-                "--transactional-id", topic, "--transaction-duration-ms", "200",
-                "--command-property", f"bootstrap.servers={proxy.bootstrap}",
-            ),
-            capture_output=True, text=True, timeout=120, check=False,
+        done = run_java(
+            "org.apache.kafka.tools.ProducerPerformance",
+            "--topic", topic, "--num-records", "6000", "--record-size", "100", "--throughput", "1000",
+            "--transactional-id", topic, "--transaction-duration-ms", "200",
+            "--command-property", f"bootstrap.servers={proxy.bootstrap}", limit_s=120,
         )  # fmt: skip
     assert done.returncode == 0 and "6000 records sent" in done.stdout, done.stdout + done.stderr
     assert len(world.read(topic)) == 6_000
@@ -117,12 +111,8 @@ def test_java_sees_the_text_of_an_exception(world: World) -> None:
     proxy, topic = world.proxy(), world.topic()
     world.block(proxy, topic, EXCEPTION)
     begun = time.monotonic()
-    done = subprocess.run(
-        java_command(
-            "org.apache.kafka.tools.ConsoleProducer", "--bootstrap-server", proxy.bootstrap, "--topic", topic
-        ),
-        input="one\n", capture_output=True, text=True, timeout=60, check=False,
-    )  # fmt: skip
+    words = ("--bootstrap-server", proxy.bootstrap, "--topic", topic)
+    done = run_java("org.apache.kafka.tools.ConsoleProducer", *words, stdin="one\n")
     assert "exceeds the quota destination_storage of 5,000 bytes" in done.stdout + done.stderr
     assert time.monotonic() - begun < 30
     assert world.read(topic) == []
@@ -151,13 +141,12 @@ def test_a_statement_that_is_too_old(world: World) -> None:
     until_blocked(kept, full(other))
 
 
-def test_a_proxy_that_is_killed_comes_back_with_its_blocks(
-    world: World, tmp_path: Path, options: list[str]
-) -> None:
+def test_a_proxy_that_is_killed_comes_back_with_its_blocks(world: World, tmp_path: Path) -> None:
     """Read back before the first client is let in; what was held in the old one is not lost, nor twice."""
     topic, listen = world.topic(), f"127.0.0.1:{free_port()}"
     world.writer.limit(topic)
-    options += ["--listen", listen]
+    words = ("proxy", "--kafka", world.cluster.kafka.bootstrap, "--listen", listen)
+    own = {"topic_prefix": world.topics.prefix}
     blocked_id = world.writer.say(full(topic), 10_240)
     producer_errors: dict[str, KafkaError | None] = {}
     producer = Producer({"bootstrap.servers": listen, "linger.ms": "0", "log_level": "0", **IDEMPOTENT})
@@ -168,13 +157,13 @@ def test_a_proxy_that_is_killed_comes_back_with_its_blocks(
     def note(error: KafkaError | None, message: object) -> None:
         producer_errors[message.value().decode()] = error  # type: ignore[attr-defined]
 
-    with weir_proxy(*options, log=tmp_path / "one.log") as process:
+    with Command(tmp_path / "one", *words, kafka=own) as first_proxy:
         for number in range(3):
             producer.produce(topic, f"v{number}", partition=0, on_delivery=note)
         until(lambda: (producer.poll(0), begun())[1], 60, "a held request")
-        os.kill(process.pid, signal.SIGKILL)
-        process.wait(10)
-    with weir_proxy(*options, log=tmp_path / "two.log"):
+        first_proxy.process.kill()
+        first_proxy.process.wait(10)
+    with Command(tmp_path / "two", *words, kafka=own):
         until(lambda: (producer.poll(0), len(begun()) == 2)[1], 60, "a held request at the second")
         assert world.read(topic) == [] and not producer_errors
         world.writer.say(full(topic), 0)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from cluster_kit import Cluster, address
-from process_kit import Command, weir_proxy
+from process_kit import Command
 from proxy_kit import until
 from wire_client import WireClient
 
@@ -40,7 +40,8 @@ def test_it_stops_while_kafka_is_away(tmp_path: Path) -> None:
     """SIGTERM ends it within 10 s when there is no Kafka at all."""
     away = f"127.0.0.1:{free_port()}"
     options = ["--kafka", away, "--listen", f"127.0.0.1:{free_port()}"]
-    with weir_proxy(*options, log=tmp_path / "log") as process:
+    with Command(tmp_path / "proxy", "proxy", *options) as command:
+        process = command.process
         # Not a time: on a busy machine the first imports alone may take longer than any.
         until(lambda: _catches(process.pid, signal.SIGTERM), what="a handler of SIGTERM")
         time.sleep(1)
@@ -54,11 +55,10 @@ def test_it_stops_while_kafka_is_away(tmp_path: Path) -> None:
 @pytest.mark.soak
 def test_a_taken_port_is_said_in_one_line(cluster: Cluster, tmp_path: Path) -> None:
     """A listen address that cannot be had: status 1 and one line."""
-    log = tmp_path / "log"
     taken = cluster.kafka.bootstrap
-    with weir_proxy("--kafka", taken, "--listen", taken, log=log) as process:
-        assert process.wait(20) == 1
-    (line,) = [line for line in log.read_text().splitlines() if line]
+    with Command(tmp_path / "proxy", "proxy", "--kafka", taken, "--listen", taken) as command:
+        assert command.process.wait(20) == 1
+    (line,) = [line for line in command.log.read_text().splitlines() if line]
     assert taken in line
 
 

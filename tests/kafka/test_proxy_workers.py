@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from cluster_kit import Cluster
-from process_kit import Command, weir_proxy
+from process_kit import Command
 from proxy_kit import until
 from stack_kit import series_at
 from wire_client import WireClient
@@ -57,15 +57,15 @@ def test_workers_share_a_port(cluster: Cluster, tmp_path: Path) -> None:
 @pytest.mark.soak
 def test_a_port_of_somebody_else_is_not_shared(cluster: Cluster, tmp_path: Path) -> None:
     """Status 1 and one line, and a killed parent takes its workers along."""
-    log, port = tmp_path / "log", free_port()
-    options = ["--kafka", cluster.kafka.bootstrap, "--listen", f"127.0.0.1:{port}", "--workers", "2"]
-    with weir_proxy(*options, log=tmp_path / "other") as other:
+    port = free_port()
+    words = ["proxy", "--kafka", cluster.kafka.bootstrap, "--listen", f"127.0.0.1:{port}", "--workers", "2"]
+    with Command(tmp_path / "other", *words) as other:
         until(lambda: answers(port), what="the port")
-        with weir_proxy(*options, log=log) as process:
-            assert process.wait(20) == 1
-        (line,) = [line for line in log.read_text().splitlines() if line]
+        with Command(tmp_path / "proxy", *words) as command:
+            assert command.process.wait(20) == 1
+        (line,) = [line for line in command.log.read_text().splitlines() if line]
         assert str(port) in line
-        other.kill()
+        other.process.kill()
         until(lambda: not answers(port), what="the end of the workers")
 
 
@@ -78,15 +78,13 @@ def answers(port: int) -> bool:
 @pytest.mark.soak
 def test_a_worker_that_cannot_live_ends_all(cluster: Cluster, tmp_path: Path) -> None:
     """Started again as often as the settings say, then the others are stopped and the command fails."""
-    settings, log, port = tmp_path / "weir.yaml", tmp_path / "log", free_port()
-    settings.write_text("local: {restarts_max: 1}\n")
+    port = free_port()
+    words = ["proxy", "--kafka", cluster.kafka.bootstrap, "--listen", f"127.0.0.1:{port}", "--workers", "2"]
     with socket.create_server(("127.0.0.1", 0)) as taken:
-        metrics = taken.getsockname()[1]
-        options = ["--kafka", cluster.kafka.bootstrap, "--listen", f"127.0.0.1:{port}", "--workers", "2"]
-        options += ["--settings", str(settings), "--metrics", f"127.0.0.1:{metrics}"]
-        with weir_proxy(*options, log=log) as process:
-            assert process.wait(40) == 1
-    lines = log.read_text().splitlines()
+        words += ["--metrics", f"127.0.0.1:{taken.getsockname()[1]}"]
+        with Command(tmp_path / "proxy", *words, local={"restarts_max": 1}) as command:
+            assert command.process.wait(40) == 1
+    lines = command.log.read_text().splitlines()
     # The port behind may be taken too, then it may be the other one.
     (worker,) = re.findall(r"worker \d", lines[-1])
     said = [line for line in lines if worker in line]

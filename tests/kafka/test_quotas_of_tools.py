@@ -4,7 +4,6 @@ kafka-configs and Strimzi's user operator use Kafka's own admin client; Terrafor
 Sarama's, whose requests are sent here in its form: version 0, one entity, matched exactly and strictly.
 """
 
-import subprocess
 from collections.abc import Iterator
 from contextlib import closing
 from typing import Any
@@ -15,13 +14,13 @@ from cluster_kit import Cluster, fresh
 from kafka.protocol.admin import client_quotas
 from kafka_kit import build
 from proxy_kit import ProxyThread, until
+from stack_kit import run_java
 from wire_client import WireClient, errors
 
 from streaming.contract.topics import Cluster as Home
 from streaming.kafka_io.cluster_quotas import QuotaReader
 from streaming.kafka_io.policy_topic import PolicyReader, read_policies
 from weir.collect.kafka import collect_once
-from weir.stack.kafka import java_command
 
 LIMIT_S = 30.0
 RATES = {"controller_mutation_rate": 1.0, "producer_byte_rate": 1_000.0, "consumer_byte_rate": 2_000.0}
@@ -42,11 +41,10 @@ def by_java(proxy: ProxyThread, name: str, *, remove: bool = False) -> None:
     change = ("--delete-config", ",".join(quotas)) if remove else (
         "--add-config", ",".join(f"{key}={value}" for key, value in quotas.items())
     )  # fmt: skip
-    command = java_command(
+    done = run_java(
         "kafka.admin.ConfigCommand", "--bootstrap-server", proxy.bootstrap, "--alter",
         "--entity-type", "clients", "--entity-name", name, *change,
     )  # fmt: skip
-    done = subprocess.run(command, capture_output=True, text=True, timeout=2 * LIMIT_S, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
 
 

@@ -159,6 +159,7 @@ def test_the_user_who_logs_in_feels_the_limit(
     cluster.policies.put(f"quotas[user={user},client-id={name}]", quota)
     cluster.await_quota(proxy, user, name, 10)
     create(proxy, authority, mechanism, name)
+    assert cluster.event_of(name)["user"] == user
 
 
 @pytest.mark.parametrize("client", ["librdkafka", pytest.param("kafka-python", marks=pytest.mark.soak)])

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from cluster_kit import Cluster, fresh
 from confluent_kafka import TopicPartition
-from kafka_backlog_kit import Lagging, Looker, plans
+from kafka_backlog_kit import Lagging, Looker
 from share_kit import SHARE_HEARTBEAT, RawMember, acquired, configure
 
 from enforcer.wire.kafka.frames import SHARE_ACKNOWLEDGE, SHARE_FETCH, Fields
@@ -107,8 +107,7 @@ def test_a_share_group_without_members_is_moved(cluster: Cluster, looker: Looker
     """As far as planned, and not while it has some; what it has acknowledged beyond is delivered again."""
     with Shared(cluster) as topic:
         topic.accept(3, 7)
-        report = looker.report(topic.topic)
-        (planned,) = plans(report, size=sum(one.size for one in report.ledgers) // 2)
+        report, (planned,) = looker.planned(topic.topic)
         with pytest.raises(CannotEvict, match=rf"group {topic.group} is active \(Stable\)"):
             looker.prepare(report, planned)
         topic.leave()
@@ -131,8 +130,7 @@ def test_a_member_that_comes_meanwhile_keeps_its_records(cluster: Cluster, looke
     with Shared(cluster) as topic:
         topic.accept(0, 4)
         topic.leave()
-        report = looker.report(topic.topic)
-        (planned,) = plans(report, size=sum(one.size for one in report.ledgers) // 2)
+        report, (planned,) = looker.planned(topic.topic)
         eviction = looker.prepare(report, planned)
         assert eviction is not None
         assert topic.again() == list(range(5, RECORDS))
@@ -146,24 +144,20 @@ def test_records_that_a_share_group_needs_are_not_deleted(cluster: Cluster, look
     with Shared(cluster) as topic:
         topic.commit("slow", 1)
         with closing(topic.join("slow")) as slow:
-            report = looker.report(topic.topic)
-            (planned,) = plans(report, size=sum(one.size for one in report.ledgers) // 2)
+            report, (planned,) = looker.planned(topic.topic)
             eviction = looker.prepare(report, planned, may_delete=True)
             assert eviction is not None and eviction.how == "delete_records"
             with pytest.raises(CannotEvict, match=f"group {topic.group} has not read"):
                 looker.carry_out(eviction)
             # Twelve have been acknowledged, and yet the first is needed.
             topic.accept(8, RECORDS - 1)
-            report = looker.report(topic.topic)
-            (planned,) = plans(report, size=sum(one.size for one in report.ledgers) // 2)
+            report, (planned,) = looker.planned(topic.topic)
             assert planned.subscription == "slow"
             with pytest.raises(CannotEvict, match=f"group {topic.group} has not read"):
                 looker.prepare(report, planned, may_delete=True)
             slow.commit(offsets=[TopicPartition(topic.topic, 0, RECORDS)], asynchronous=False)
-            report = looker.report(topic.topic)
-            assert report.ledgers[0].id == 0
-            (planned,) = plans(report, size=sum(one.size for one in report.ledgers) // 4)
-            assert planned.subscription == topic.group
+            report, (planned,) = looker.planned(topic.topic, 4)
+            assert report.ledgers[0].id == 0 and planned.subscription == topic.group
             eviction = looker.prepare(report, planned, may_delete=True)
             # From its start offset on, though it has acknowledged some of these.
             assert eviction is not None and (eviction.how, eviction.messages) == ("delete_records", 15)

@@ -329,8 +329,7 @@ def test_a_resource_group(cluster: Cluster) -> None:
     configure(cluster.kafka.bootstrap, group)
     with apart(cluster, name) as own, Decider(own.kafka.bootstrap, own.topics, "shares"):
         own.policies.put("broker", {"resourceUsagePublishIntervalInSecs": 1})
-        own.policies.put(f"resourcegroups.{name}", {"dispatchRateInMsgs": limit})
-        own.policies.put(f"namespaces.acme/{name}", {"resourcegroup": name})
+        own.policies.group(name, dispatchRateInMsgs=limit)
         with serving(own, id="alone") as proxy:
             until(lambda: f"namespaces.acme/{name}" in proxy.entries, what="the group")
             proxy.await_part(1.0)

@@ -16,7 +16,7 @@ from kafka.protocol.producer import ProduceResponse
 from kafka_kit import decode
 from proxy_kit import Decider, ProxyThread, until
 from stack_kit import new_topics, put, read_all
-from traffic_kit import batch, fetch_request, produce, produce_by_id
+from traffic_kit import batch, fetch_request, produce, produce_of
 from wire_client import WireClient, metadata_request
 
 from enforcer.core.account import Account
@@ -49,12 +49,8 @@ def group(cluster: Cluster, shares: Decider) -> Iterator[Callable[..., str]]:
 
         def make(**limits: Any) -> str:
             name = fresh("g")
-            group_path, namespace_path = f"resourcegroups.{name}", f"namespaces.acme/{name}"
-            cluster.policies.put(group_path, limits)
-            cluster.policies.put(namespace_path, {"resourcegroup": name})
-            undo.callback(cluster.policies.put, group_path, None)
-            undo.callback(cluster.policies.put, namespace_path, None)
-            topic = f"acme.{name}.t"
+            topic = cluster.policies.group(name, **limits)
+            undo.callback(cluster.policies.ungroup, name)
             new_topics(cluster.kafka.bootstrap, topic)
             # Its leader may be told of it a little later.
             until(lambda: led(cluster, topic), what=f"a leader of {topic}")
@@ -196,8 +192,7 @@ def test_produce_by_an_id_that_the_proxy_has_not_seen(
     proxy = proxy_with(id=fresh("ids"))
     metered(proxy, topic, proxies=2)
     with WireClient(proxy.bootstrap) as client:
-        client.send_frame(produce_by_id(topic_id, batch(100)))
-        read = decode(ProduceResponse, 13, client.receive_frame())
+        read = client.answer_to(produce_of(13, topic_id, records=batch(100)))
         assert read.responses[0].partition_responses[0].error_code == 0
         # Of two proxies each has half: 25 in stock, and 75 of debt at 50 a second. A share is due in a round.
         assert read.throttle_time_ms == 1_000

@@ -2,7 +2,6 @@
 
 import time
 from collections.abc import Callable
-from dataclasses import replace
 
 import orjson
 from cluster_kit import Cluster, fresh
@@ -44,14 +43,12 @@ def test_a_restarted_proxy_goes_on_with_its_share(
         made_ms = now_ms - age_ms
         key, value = f"{group}/{broker}", share(group, broker, rate, made_ms)
         put(cluster.kafka.bootstrap, cluster.topics.decisions, value, key=key, timestamp=made_ms)
-    topics = {group: f"acme.{group}.t" for group in (kept, ended, taken)}
-    new_topics(cluster.kafka.bootstrap, *topics.values())
-    for group in topics:
-        cluster.policies.put(f"resourcegroups.{group}", {"publishRateInMsgs": 100})
-        cluster.policies.put(f"namespaces.acme/{group}", {"resourcegroup": group})
+    groups = (kept, ended, taken)
+    topics = [cluster.policies.group(group, publishRateInMsgs=100) for group in groups]
+    new_topics(cluster.kafka.bootstrap, *topics)
     proxy = proxy_with(id=name)
     with WireClient(proxy.bootstrap) as client:
-        for topic in topics.values():
+        for topic in topics:
             client.send_frame(produce(9, {topic: [batch(1)]}, 1)[0])
             client.receive_frame()
     accounts = proxy.proxy.meter.accounts
@@ -59,9 +56,8 @@ def test_a_restarted_proxy_goes_on_with_its_share(
     assert {accounts[group].state for group in (ended, taken)} == {State.JOINING}
     left_ms = accounts[kept].share_until_ms - proxy.proxy.now_ms()
     assert left_ms <= LIFE_MS - 10_000
-    for group in topics:
-        cluster.policies.put(f"namespaces.acme/{group}", None)
-        cluster.policies.put(f"resourcegroups.{group}", None)
+    for group in groups:
+        cluster.policies.ungroup(group)
 
 
 def test_without_decisions_clients_are_let_in_all_the_same(cluster: Cluster) -> None:
@@ -71,7 +67,7 @@ def test_without_decisions_clients_are_let_in_all_the_same(cluster: Cluster) -> 
     policies = PolicyWriter(cluster.kafka.bootstrap, topics)
     policies.put("resourcegroups.rg1", {"publishRateInMsgs": 100})
     policies.put("tenants.acme", {"resourcegroup": "rg1"})
-    config = replace(cluster.config(id=fresh("half"), start_timeout_ms=1_500), topics=topics)
+    config = cluster.config(id=fresh("half"), start_timeout_ms=1_500, topics=topics)
     with ProxyThread(config) as running, WireClient(running.bootstrap) as client:
         assert running.proxy.meter.active
         client.metadata([], 4)

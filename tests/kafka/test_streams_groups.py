@@ -14,8 +14,8 @@ from login_kit import Login
 from proxy_kit import ProxyThread, until
 from share_kit import LIMIT_S, PROPERTIES, RawMember
 from stack_kit import new_topics
-from streams_apps import App, charged, internal, running
-from streams_kit import counting, heartbeat, topic
+from streams_apps import App, internal, running
+from streams_kit import charged, counting, heartbeat, topic
 from wire_client import Closed
 
 from enforcer.wire.kafka.frames import STREAMS_DESCRIBE, STREAMS_HEARTBEAT, Fields
@@ -76,7 +76,7 @@ def test_both_ways_cost_the_same(cluster: Cluster, tmp_path: Path, protocol: str
             assert time.monotonic() - began > (3 * PARTITIONS - FULL) / 2
         made = internal(cluster.kafka.bootstrap, name)
         assert len(made) == 4 and set(made.values()) == {PARTITIONS}
-        until(lambda: charged(own.decider, API[protocol]) == 4 * PARTITIONS)
+        until(lambda: charged(list(own.decider.events), API[protocol]) == 4 * PARTITIONS)
         apis = {event["api"] for event in own.decider.events if event["type"] == "request"}
         assert apis - {"Probe"} == {API[protocol]}
 
@@ -137,15 +137,15 @@ def test_nothing_is_made_past_the_charge(cluster: Cluster) -> None:
             assert ask(wire, after)["ErrorCode"] == FENCED
             old = heartbeat(counting(late, epoch=0), group)
             assert ask(wire, old)["Status"][0]["StatusCode"] == MISSING
-            assert internal(bootstrap, group) == {} and charged(own.decider, API["streams"]) == 0
+            assert internal(bootstrap, group) == {} and charged(list(own.decider.events), API["streams"]) == 0
             said = joined(wire, joins)
-            until(lambda: charged(own.decider, API["streams"]) == 7)
+            until(lambda: charged(list(own.decider.events), API["streams"]) == 7)
             admin.delete_topics([changelog])[changelog].result(LIMIT_S)
             until(lambda: internal(bootstrap, group) == {})
             after["MemberEpoch"] = said["MemberEpoch"]
             assert ask(wire, after)["ErrorCode"] == FENCED
             joined(wire, joins)
-            until(lambda: charged(own.decider, API["streams"]) == 14)
+            until(lambda: charged(list(own.decider.events), API["streams"]) == 14)
             assert internal(bootstrap, group) == {"c": 7}
 
 
@@ -172,7 +172,7 @@ def test_names_that_are_not_theirs(cluster: Cluster) -> None:
                 ((code, detail),) = [(each["StatusCode"], each["StatusDetail"]) for each in said["Status"]]
                 assert code == MISSING and b"Creation failed" in detail and b"uthoriz" in detail
         assert internal(cluster.kafka.bootstrap, group) == {}
-        until(lambda: charged(own.decider, API["streams"]) == 0)
+        until(lambda: charged(list(own.decider.events), API["streams"]) == 0)
 
 
 ODD: list[Callable[[str], Fields]] = [
@@ -208,7 +208,7 @@ def test_odd_topologies_make_nothing_uncharged(cluster: Cluster) -> None:
         # Of a topology of which one topic is refused the other one is made, as its coordinator would.
         made = internal(cluster.kafka.bootstrap, "odd")
         assert made.keys() <= {"c"}
-        until(lambda: charged(own.decider, API["streams"]) == sum(made.values()))
+        until(lambda: charged(list(own.decider.events), API["streams"]) == sum(made.values()))
         with RawMember(proxy.bootstrap) as wire:
             assert described(wire, "none") == ""
 
@@ -230,7 +230,7 @@ def test_only_new_topics_cost(cluster: Cluster, tmp_path: Path, protocol: str) -
             second.await_running()
         with start(1, "one") as first:
             first.await_running()
-        until(lambda: charged(own.decider, API[protocol]) == 4)
+        until(lambda: charged(list(own.decider.events), API[protocol]) == 4)
 
         def deleted() -> bool:
             done = admin.delete_consumer_groups([name])[name]
@@ -240,5 +240,5 @@ def test_only_new_topics_cost(cluster: Cluster, tmp_path: Path, protocol: str) -
         until(deleted, LIMIT_S)
         with start(2, "three") as third:
             third.await_running()
-        until(lambda: charged(own.decider, API[protocol]) == 8)
+        until(lambda: charged(list(own.decider.events), API[protocol]) == 8)
         assert len(internal(cluster.kafka.bootstrap, name)) == 4

@@ -14,7 +14,7 @@ from cluster_kit import USERS, Cluster, address, fresh
 from confluent_kafka import Consumer, Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 from connection_kit import framed, header
-from kafka.protocol.metadata import MetadataRequest, MetadataResponse
+from kafka.protocol.metadata import MetadataRequest
 from proxy_kit import ProxyThread, until
 from tls_kit import DOMAIN, LOOPBACK, Authority, Pair
 from traffic_kit import batch, produce
@@ -103,8 +103,7 @@ def brokers_at(proxy: ProxyThread, context: ssl.SSLContext, name: str) -> list[t
     client = WireClient(proxy.bootstrap)
     client.socket = context.wrap_socket(client.socket, server_hostname=name)
     with client:
-        client.send(MetadataRequest(version=1, topics=[]))
-        answer = client.receive(MetadataResponse, 1)
+        answer = client.answer_to(MetadataRequest(version=1, topics=[]))
     return [(broker.host, broker.port) for broker in answer.brokers]
 
 

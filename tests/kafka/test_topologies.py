@@ -1,18 +1,17 @@
 """What a topology lacks, beside what the coordinator's own classes make of it (protocol_notes.md 3.10)."""
 
-import subprocess
 from collections.abc import Callable
 from random import Random
 from typing import Final
 
 import pytest
+from stack_kit import run_java
 from streams_kit import heartbeat, topic
 
 from enforcer.kafka.mutations.topology import NothingMade, missing_topics
 from enforcer.wire.kafka.codec import request_layout
 from enforcer.wire.kafka.frames import STREAMS_HEARTBEAT, Fields
 from weir.jars.folders import ROOT
-from weir.jars.java import java_command
 
 THERE: Final = {"x": 1, "y": 3, "z": 3, "a": 3}
 NAMES: Final = [*THERE, "b", "c", "d", "e", "f", "g"]
@@ -73,14 +72,13 @@ def test_the_numbers_are_the_coordinators(grow: Callable[[Random], list[Fields]]
     """The same topics with the same partitions, or none at all."""
     random, layout = Random(grow.__name__), request_layout(STREAMS_HEARTBEAT, 0)
     bodies = [layout.write(heartbeat({"Epoch": 0, "Subtopologies": grow(random)})) for _ in range(TOPOLOGIES)]
-    said = subprocess.run(
-        java_command(
-            str(ROOT / "tests" / "kafka" / "InternalTopics.java"),
-            *(f"{name}={count}" for name, count in THERE.items()),
-        ),
-        input="\n".join(body.hex() for body in bodies),
-        capture_output=True, text=True, timeout=60, check=True,
-    ).stdout.split("\n")[:-1]  # fmt: skip
+    done = run_java(
+        str(ROOT / "tests" / "kafka" / "InternalTopics.java"),
+        *(f"{name}={count}" for name, count in THERE.items()),
+        stdin="\n".join(body.hex() for body in bodies),
+    )
+    assert done.returncode == 0, done.stderr
+    said = done.stdout.split("\n")[:-1]
     known = {name.encode(): THERE.get(name) for name in NAMES}
     made = 0
     for body, line in zip(bodies, said, strict=True):

@@ -1,7 +1,6 @@
 """The ACLs of docs/security.md on a broker, and what its authorizer says of their use."""
 
 import re
-import subprocess
 from collections.abc import Collection, Iterable
 from functools import partial
 from pathlib import Path
@@ -16,6 +15,7 @@ from confluent_kafka.admin import (
     ResourcePatternType,
     ResourceType,
 )
+from stack_kit import run_java
 
 from streaming.collect.backlog.action_log import ActionLog
 from streaming.collect.reports import Reports
@@ -23,7 +23,6 @@ from streaming.contract.backlog.actions import BacklogAction
 from streaming.contract.topics import Cluster, Topics
 from streaming.kafka_io.weir_topics import look
 from weir.collect.feeds import DecisionFeed, PolicyFeed, shares_in
-from weir.jars.java import java_command
 
 ROOT = Path(__file__).parents[2]
 _PAGE = ROOT / "docs" / "security.md"
@@ -82,11 +81,8 @@ def grant_the_pages(bootstrap: str, *more: str) -> None:
 
 def run_tools(bootstrap: str, *lines: str) -> None:
     """Carry out commands with Kafka's own tools."""
-    done = subprocess.run(
-        java_command(str(_TOOLS), heap_mb=128, properties=_QUIET),
-        input="\n".join(lines).replace("HOST:PORT", bootstrap),
-        capture_output=True, text=True, timeout=_LIMIT_S, check=False,
-    )  # fmt: skip
+    said = "\n".join(lines).replace("HOST:PORT", bootstrap)
+    done = run_java(str(_TOOLS), stdin=said, heap_mb=128, properties=_QUIET)
     assert done.returncode == 0, done.stderr
 
 

@@ -13,13 +13,11 @@ from typing import Any, Self
 from urllib.parse import urlsplit
 
 from process_kit import Command
-
-from weir.jars.java import java_command
+from stack_kit import run_java
 
 START_LIMIT_S = 30.0
 STOP_LIMIT_S = 15.0
 ASK_LIMIT_S = 20.0
-TOOL_LIMIT_S = 60.0
 
 
 class Admin:
@@ -100,8 +98,7 @@ def pulsar_admin(folder: Path, url: str, *words: str) -> subprocess.CompletedPro
     config.touch()
     archived = _TOOLS_CLASSES.exists()
     classes = "-XX:SharedArchiveFile" if archived else "-XX:ArchiveClassesAtExit"
-    command = java_command(
+    return run_java(
         "org.apache.pulsar.admin.cli.PulsarAdminTool", str(config), "--admin-url", url, *words,
         heap_mb=128, kind="pulsar", options=(f"{classes}={_TOOLS_CLASSES}", "-Xlog:disable"),
     )  # fmt: skip
-    return subprocess.run(command, capture_output=True, text=True, timeout=TOOL_LIMIT_S, check=False)

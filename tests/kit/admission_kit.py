@@ -63,11 +63,11 @@ class Scene:
 
     def __init__(
         self, action: Action, names: dict[str, int], *, version: int = 7, wait_ms: int = 0,
-        existing: dict[str, int] | None = None, dry: bool = False, shadow: bool = False, **settings: Any,
+        existing: dict[str, int] | None = None, dry: bool = False, **settings: Any,
     ) -> None:  # fmt: skip
         self.version = version
         self.desk = Desk(**{"dry_run_factor": 1, "refusal_factor": 10, **settings})
-        self.desk.limit(controller_mutation_rate=1, shadow=shadow)
+        self.desk.limit(controller_mutation_rate=1)
         self.prepare()
         self.link = FakeLink(existing or {})
         self.recent = RecentTopics(lambda: self.desk.now_ms)
@@ -77,12 +77,12 @@ class Scene:
     def prepare(self) -> None:
         """Before the request comes."""
 
-    def again(self, action: Action, *, wait_ms: int = 0, dry: bool = False, user: str = "a") -> Admission:
+    def again(self, action: Action, *, wait_ms: int = 0, dry: bool = False) -> Admission:
         """The same request comes once more."""
         header = RequestHeader(self.request.api, self.request.version, self.request.correlation_id, "c", 0)
         mutation = Mutation(
-            self.link, self.desk.coordinator, self.recent, self.request, header, user=user,
-            quota=self.desk.coordinator.quota(user, "c"), verdict=Verdict(action, wait_ms, dry),
+            self.link, self.desk.coordinator, self.recent, self.request, header, user="a",
+            quota=self.desk.coordinator.quota("a", "c"), verdict=Verdict(action, wait_ms, dry),
         )  # fmt: skip
         mutation.admission.start()
         return mutation.admission

@@ -82,8 +82,7 @@ def until_blocked(proxy: ProxyThread, topic: str, *, blocked: bool = True) -> No
     until(lambda: (blocks.block(topic) is not None) == blocked, what=f"{topic}: blocked is {blocked}")
 
 
-def counted(proxy: ProxyThread, outcome: str, policy: str = HOLD, quota_type: str = "size") -> float:
+def counted(proxy: ProxyThread, outcome: str, policy: str = HOLD) -> float:
     """How many requests came to this."""
-    labels = {"quota_type": quota_type, "policy": policy, "outcome": outcome}
-    name = "weir_producer_block_requests_total"
-    return proxy.sample(name, **labels)
+    labels = {"quota_type": "size", "policy": policy, "outcome": outcome}
+    return proxy.sample("weir_producer_block_requests_total", **labels)

@@ -1,7 +1,6 @@
 """Topics beyond their backlog quota on a real broker, proxies before it, and producers that keep count."""
 
 from contextlib import ExitStack
-from dataclasses import replace
 from typing import Any
 
 from backlog_kit import HOLD, BacklogWriter, full, now_ms, until_blocked
@@ -24,7 +23,7 @@ class World:
 
     def proxy(self, **settings: Any) -> ProxyThread:
         """A proxy of it."""
-        config = replace(self.cluster.config(id=fresh("blocks"), **settings), topics=self.topics)
+        config = self.cluster.config(id=fresh("blocks"), topics=self.topics, **settings)
         return self._stack.enter_context(ProxyThread(config))
 
     def topic(self, partitions: int = 1) -> str:

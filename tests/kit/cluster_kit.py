@@ -38,14 +38,16 @@ class Cluster:
     decider: Decider
     policies: PolicyWriter
 
-    def config(self, *, sasl: bool = False, kafka: str = "", **settings: Any) -> ProxyConfig:
-        """A proxy's configuration; settings are ProxySettings'."""
+    def config(
+        self, *, sasl: bool = False, kafka: str = "", topics: Topics | None = None, **settings: Any
+    ) -> ProxyConfig:
+        """A proxy's configuration, in another installation if that is named; settings are ProxySettings'."""
         upstream = kafka or (self.kafka.sasl_bootstrap if sasl else self.kafka.bootstrap)
         own = {} if upstream == self.kafka.bootstrap else {"bootstrap.servers": self.kafka.bootstrap}
         return ProxyConfig(
             kafka=(address(upstream),),
             listen=(LOOPBACK, 0),
-            topics=self.topics,
+            topics=topics or self.topics,
             connection=own,
             # Passwords of tests may be read by anybody.
             settings=ProxySettings(**{"sasl_plain_without_tls": sasl, **settings}),

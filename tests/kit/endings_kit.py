@@ -42,12 +42,12 @@ def reset(client: socket.socket) -> None:
     client.close()
 
 
-def answers_until_end(wire: WireClient, limit_s: float = 20.0) -> int:
+def answers_until_end(wire: WireClient) -> int:
     """How many answers come before the other side ends the connection in order."""
     count = 0
     while True:
         try:
-            wire.receive_frame(limit_s)
+            wire.receive_frame()
         except Closed:
             return count
         count += 1
@@ -68,9 +68,9 @@ def stored(cluster: Cluster, topic: str) -> int:
         return int(consumer.get_watermark_offsets(TopicPartition(topic, 0), timeout=10, cached=False)[1])
 
 
-def settled(cluster: Cluster, topic: str, wanted: int, limit_s: float = 10.0) -> int:
-    """How many records a topic has once they are as many as wanted, or after the limit; waits for more."""
-    deadline = time.monotonic() + limit_s
+def settled(cluster: Cluster, topic: str, wanted: int) -> int:
+    """How many records a topic has once they are as many as wanted, or after 10 s."""
+    deadline = time.monotonic() + 10.0
     while (found := stored(cluster, topic)) < wanted and time.monotonic() < deadline:
         time.sleep(0.1)
     return found

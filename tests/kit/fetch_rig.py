@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
+import pytest
 from cachetools import LRUCache
 from clock_kit import Waiter
 from counted_kit import Counted
@@ -113,6 +114,18 @@ def two_waiting() -> tuple[World, Rig, Rig]:
     first.gets({"t": 1}, {"t": [batch(10)]})
     assert first.plan({"t": 1}) is None and second.plan({"t": 1}) is None
     return world, first, second
+
+
+def counted_looks(world: World, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Of which topics it is asked from now on what is left."""
+    looks, left = list[str](), world.counted.left
+
+    def look(broker: str, topic: str, group: str, others: Any = None) -> Any:
+        looks.append(topic)
+        return left(broker, topic, group, others)
+
+    monkeypatch.setattr(world.counted, "left", look)
+    return looks
 
 
 def fetched(version: int, topics: Mapping[str, list[bytes]], high: int, **fields: Any) -> bytes:

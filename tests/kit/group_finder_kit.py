@@ -36,11 +36,11 @@ class Scene(GroupFinder):
         self.count += 1
         return Trail(SAME, self.count)
 
-    def fetches(self, trail: Trail, offset: int, client: Client = SAME, part: int = 0) -> set[str]:
+    def fetches(self, trail: Trail, offset: int, client: Client = SAME) -> set[str]:
         """The groups that a fetch may be of."""
         trail.client = client
-        trail.asked(T, [(part, offset)], self.now_ms)
-        return set(self.of(client, trail, T, ["t"], [part])[0])
+        trail.asked(T, [(0, offset)], self.now_ms)
+        return set(self.of(client, trail, T, ["t"], [0])[0])
 
     def gets(self, trail: Trail, end: int, part: int = 0) -> None:
         """A connection is delivered up to an offset."""

@@ -61,6 +61,11 @@ class Looker(AbstractContextManager[Any]):
         looked = self.look(**wants)
         return next(one for one in looked.reports if one.topic == name)
 
+    def planned(self, topic: str, share: int = 2) -> tuple[Backlog, list[EvictionPlan]]:
+        """What one check says, and what must go to leave such a share of the log, a half or a fourth."""
+        report = self.report(topic)
+        return report, plans(report, size=sum(one.size for one in report.ledgers) // share)
+
     def prepare(self, report: Backlog, planned: EvictionPlan, *, may_delete: bool = False) -> Eviction | None:
         """As KafkaCluster."""
         return self._runner.run(
@@ -94,21 +99,18 @@ class Lagging:
         bootstrap: of the cluster.
         topic: Kafka's name.
         partitions: how many it has.
-        replicas: of each.
     """
 
-    def __init__(self, bootstrap: str, topic: str, partitions: int = 1, replicas: int = 1) -> None:
+    def __init__(self, bootstrap: str, topic: str, partitions: int = 1) -> None:
         self.bootstrap = bootstrap
         self.topic = topic
         self._partitions = partitions
-        self._replicas = replicas
         self.admin = AdminClient({"bootstrap.servers": bootstrap})
         self.create()
 
     def create(self) -> None:
         """Create the topic."""
-        new = NewTopic(self.topic, self._partitions, self._replicas)
-        self.admin.create_topics([new])[self.topic].result(LIMIT_S)
+        self.admin.create_topics([NewTopic(self.topic, self._partitions, 1)])[self.topic].result(LIMIT_S)
 
     def recreate(self) -> None:
         """Delete the topic and create it anew."""
@@ -164,14 +166,14 @@ class Lagging:
             consumer.poll(0.1)
         return consumer
 
-    def rest(self, group: str, end: int, partition: int = 0) -> list[int]:
-        """The offsets that a group still gets, up to the end."""
+    def rest(self, group: str, end: int) -> list[int]:
+        """The offsets of the first partition that a group still gets, up to the end."""
         consumer = Consumer({
             "bootstrap.servers": self.bootstrap, "group.id": group, "auto.offset.reset": "earliest",
             "enable.auto.commit": False,
         })  # fmt: skip
         with closing(consumer):
-            consumer.assign([TopicPartition(self.topic, partition, max(0, self.committed(group, partition)))])
+            consumer.assign([TopicPartition(self.topic, 0, max(0, self.committed(group)))])
             found = list[int]()
             deadline = time.monotonic() + LIMIT_S
             while not found or found[-1] < end - 1:

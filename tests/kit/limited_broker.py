@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -65,7 +64,7 @@ def worlds(cluster: Cluster, topics: Topics, monkeypatch: pytest.MonkeyPatch) ->
         def make(*, job: bool = False, way: Way = PLAIN, **settings: Any) -> World:
             if job:
                 stack.enter_context(Decider(cluster.kafka.bootstrap, topics))
-            config = replace(cluster.config(id=fresh("flow"), **way.settings, **settings), topics=topics)
+            config = cluster.config(id=fresh("flow"), topics=topics, **way.settings, **settings)
             (target,) = config.kafka
             if target not in relays:
                 relays[target] = stack.enter_context(CountingRelay(target))

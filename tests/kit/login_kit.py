@@ -35,8 +35,7 @@ class Login:
     def handshake(self, mechanism: str) -> Any:
         """The answer to SaslHandshake."""
         self._hash = mechanism[-7:].lower().replace("-", "")
-        self.wire.send(build(sasl.SaslHandshakeRequest, 1, mechanism=mechanism))
-        return self.wire.receive(sasl.SaslHandshakeResponse, 1)
+        return self.wire.answer_to(build(sasl.SaslHandshakeRequest, 1, mechanism=mechanism))
 
     def ask(self, token: bytes) -> None:
         """Send a token."""

@@ -114,17 +114,3 @@ def proxy_process(
             proxy.process.terminate()
             with suppress(subprocess.TimeoutExpired):
                 proxy.process.wait(10)
-
-
-@contextmanager
-def weir_proxy(*args: str, log: Path) -> Iterator[subprocess.Popen[bytes]]:
-    """Run `weir proxy`; kill it in the end."""
-    with log.open("wb") as output:
-        process = subprocess.Popen(
-            [sys.executable, "-m", "weir", "proxy", *args], stdout=output, stderr=output
-        )
-        try:
-            yield process
-        finally:
-            process.kill()
-            process.wait(5)

@@ -6,13 +6,9 @@ from typing import Any
 
 import pytest
 from cluster_kit import Cluster, fresh
-from kafka.protocol.consumer import fetch
-from kafka.protocol.metadata import metadata
-from kafka.protocol.producer import produce
-from kafka_kit import build
 from proxy_kit import ProxyThread, until
 from stack_kit import put
-from traffic_kit import batch
+from traffic_kit import batch, produce_of
 from wire_client import WireClient, metadata_request
 
 REFUSED, TRANSACTION_REFUSED = 29, 53
@@ -33,34 +29,14 @@ def mine(cluster: Cluster, proxy: ProxyThread) -> Iterator[str]:
 def policies_id(cluster: Cluster, proxy: ProxyThread) -> uuid.UUID:
     """The id of weir.policies, once the proxy knows it too."""
     with WireClient(cluster.kafka.bootstrap) as client:
-        client.send(metadata_request([cluster.topics.policies], 12))
-        found = client.receive(metadata.MetadataResponse, 12).topics[0].topic_id
+        found = client.answer_to(metadata_request([cluster.topics.policies], 12)).topics[0].topic_id
     protected = proxy.proxy.protected
     until(lambda: found.bytes in protected.ids, what="the id of weir.policies")
     return found
-
-
-def ask(client: WireClient, message: Any, answer: type[Any]) -> Any:
-    """Send a request; its answer."""
-    client.send(message)
-    return client.receive(answer, message.API_VERSION)
 
 
 def produce_request(
     version: int, names: list[Any], acks: int = 1, txn: str | None = None, size: int = 10
 ) -> Any:
     """A record for partition 0 of each topic, by name or id; with a key, which a compacted one demands."""
-    written = [{"index": 0, "records": batch(1, size=size, key=b"k")}]
-    parts = [{"topic_id" if version >= 13 else "name": name, "partition_data": written} for name in names]
-    fields = {"acks": acks, "timeout_ms": 5_000, "topic_data": parts}
-    return build(produce.ProduceRequest, version, transactional_id=txn, **fields)
-
-
-def fetch_request(version: int, names: list[Any], session: tuple[int, int] = (0, -1)) -> Any:
-    """A Fetch of partition 0 of each topic from its start."""
-    read = [{"partition": 0, "fetch_offset": 0, "partition_max_bytes": 9_000}]
-    parts = [{"topic_id" if version >= 13 else "topic": name, "partitions": read} for name in names]
-    return build(
-        fetch.FetchRequest, version, max_wait_ms=100, min_bytes=1, max_bytes=99_999, topics=parts,
-        session_id=session[0], session_epoch=session[1],
-    )  # fmt: skip
+    return produce_of(version, *names, records=batch(1, size=size, key=b"k"), acks=acks, txn=txn)

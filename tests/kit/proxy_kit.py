@@ -3,7 +3,8 @@
 import asyncio
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any, Self
 
 import orjson
@@ -159,9 +160,14 @@ class Decider(Threaded):
         self.events: list[dict[str, Any]] = []
         self.decisions: list[dict[str, Any]] = []
 
-    def pause(self) -> None:
-        """The job is down from now on."""
+    @contextmanager
+    def paused(self) -> Iterator[None]:
+        """The job is down until the context ends, or `resume` is called."""
         self._working.clear()
+        try:
+            yield
+        finally:
+            self.resume()
 
     def resume(self) -> None:
         """The job is back."""
@@ -248,3 +254,14 @@ class PolicyWriter:
         self._producer.produce(self._topic, key=path, value=orjson.dumps(event))
         assert self._producer.flush(WAIT_S) == 0
         return now
+
+    def group(self, name: str, **limits: Any) -> str:
+        """A resource group, and a namespace of the same name in it; the name of a topic there."""
+        self.put(f"resourcegroups.{name}", limits)
+        self.put(f"namespaces.acme/{name}", {"resourcegroup": name})
+        return f"acme.{name}.t"
+
+    def ungroup(self, name: str) -> None:
+        """Neither is there any more."""
+        for path in (f"namespaces.acme/{name}", f"resourcegroups.{name}"):
+            self.put(path, None)

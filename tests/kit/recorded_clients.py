@@ -15,8 +15,7 @@ from aiokafka.admin import NewTopic as AioTopic
 from confluent_kafka import Consumer, ElectionType, IsolationLevel, Producer, TopicCollection, TopicPartition
 from confluent_kafka import admin as rd
 from kafka.admin import ConfigResource, ConfigResourceType
-
-from weir.jars.java import java_command
+from stack_kit import run_java
 
 TOOL_LIMIT_S = 15
 
@@ -39,10 +38,7 @@ def _java_tools(place: Place) -> None:
     commands = (*_data_commands(place, server), *_group_commands(server), *_cluster_commands(place, server))
     for command in (*commands, (f"{_TOOLS}TopicCommand", *server, "--delete", *_JAVA_TOPIC)):
         with contextlib.suppress(subprocess.TimeoutExpired):
-            subprocess.run(
-                java_command(*command), input="one\ntwo\n", capture_output=True, text=True,
-                timeout=TOOL_LIMIT_S, check=False,
-            )  # fmt: skip
+            run_java(*command, stdin="one\ntwo\n", limit_s=TOOL_LIMIT_S)
 
 
 def _data_commands(place: Place, server: Command) -> Iterator[Command]:

@@ -7,16 +7,18 @@ from typing import Any, Final, NamedTuple, Self
 
 from cluster_kit import fresh
 from kafka.protocol import consumer
+from kafka.protocol.api_message import ApiMessage
 from kafka.protocol.metadata import find_coordinator
 from kafka_kit import build
 from proxy_kit import until
+from traffic_kit import fetch_of
 from wire_client import WireClient
 
 _SESSION_MS: Final = 120_000
 """So long a member needs no heartbeat."""
 _SEEN_S: Final = 0.02
 """In that time the proxy has seen what was asked."""
-_JOIN, _SYNC, _COMMIT, _FETCH = 3, 2, 7, 12
+_JOIN, _SYNC, _COMMIT = 3, 2, 7
 
 
 class Member:
@@ -36,19 +38,16 @@ class Member:
 
     def __enter__(self) -> Self:
         ask: Any = build(find_coordinator.FindCoordinatorRequest, 2, key=self._group, key_type=0)
-        self._ask(ask, find_coordinator.FindCoordinatorResponse)
+        self._client.answer_to(ask)
         metadata = build(consumer.ConsumerProtocolSubscription, 0, topics=[self._topic]).encode(version=0)
         protocol = {"name": "range", "metadata": metadata}
 
         def joined() -> Any:
-            answer = self._ask(
-                build(
-                    consumer.JoinGroupRequest, _JOIN, group_id=self._group, session_timeout_ms=_SESSION_MS,
-                    rebalance_timeout_ms=_SESSION_MS, member_id=self._member, protocol_type="consumer",
-                    protocols=[protocol],
-                ),
-                consumer.JoinGroupResponse,
-            )  # fmt: skip
+            answer = self._client.answer_to(build(
+                consumer.JoinGroupRequest, _JOIN, group_id=self._group, session_timeout_ms=_SESSION_MS,
+                rebalance_timeout_ms=_SESSION_MS, member_id=self._member, protocol_type="consumer",
+                protocols=[protocol],
+            ))  # fmt: skip
             # The broker may not be ready to coordinate yet.
             return answer if answer.error_code == 0 else None
 
@@ -60,7 +59,7 @@ class Member:
             consumer.SyncGroupRequest, _SYNC, group_id=self._group, generation_id=self._generation,
             member_id=self._member, assignments=[{"member_id": self._member, "assignment": told}],
         )  # fmt: skip
-        assert self._ask(ask, consumer.SyncGroupResponse).error_code == 0
+        assert self._client.answer_to(ask).error_code == 0
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -74,29 +73,18 @@ class Member:
             generation_id_or_member_epoch=self._generation,
             topics=[{"name": self._topic, "partitions": [part]}],
         )  # fmt: skip
-        answer = self._ask(ask, consumer.OffsetCommitResponse)
+        answer = self._client.answer_to(ask)
         assert answer.topics[0].partitions[0].error_code == 0
 
-    def _ask(self, message: Any, answer: type[Any]) -> Any:
-        self._client.send(message)
-        return self._client.receive(answer, message.version)
 
-
-def ask(client: WireClient, topic: str, offset: int) -> None:
-    """Ask for partition 0 of a topic from an offset on, 64 KiB at most."""
-    part = {"partition": 0, "fetch_offset": offset, "partition_max_bytes": 1 << 16}
-    client.send(
-        build(
-            consumer.FetchRequest, _FETCH, max_wait_ms=100, min_bytes=1, max_bytes=1 << 22, session_epoch=-1,
-            topics=[{"topic": topic, "partitions": [part]}],
-        )
-    )  # fmt: skip
+def ask(topic: str, offset: int) -> ApiMessage:
+    """A request for partition 0 of a topic from an offset on, 64 KiB at most."""
+    return fetch_of(12, topic, offset=offset, most=1 << 16)
 
 
 def fetched(client: WireClient, topic: str, offset: int) -> int:
     """Ask and take the answer; the offset behind the whole batches that came."""
-    ask(client, topic, offset)
-    (answer,) = client.receive(consumer.FetchResponse, _FETCH).responses[0].partitions
+    (answer,) = client.answer_to(ask(topic, offset)).responses[0].partitions
     assert answer.error_code == 0
     content, pos = bytes(answer.records or b""), 0
     while pos + 27 <= len(content):
@@ -187,7 +175,7 @@ def split(bootstrap: str, group: str, topic: str, way: Way, seconds: float, reco
             if way.decoys:
                 decoy = WireClient(bootstrap, commits_as)
                 stack.callback(decoy.socket.close)
-                ask(decoy, topic, offset)
+                decoy.send(ask(topic, offset))
                 time.sleep(_SEEN_S)
             for member in members if way.both_commit else members[:1]:
                 member.commit(offset)

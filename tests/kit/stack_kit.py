@@ -168,13 +168,22 @@ class Up:
                 os.kill(pid, signal.SIGKILL)
 
 
+def run_java(
+    main: str, *words: str, stdin: str = "", limit_s: float = COMMAND_LIMIT_S, **more: Any
+) -> subprocess.CompletedProcess[str]:
+    """Run a class, or a source file, to its end; more as of java_command."""
+    return subprocess.run(
+        java_command(main, *words, **more), input=stdin, capture_output=True, encoding="utf-8",
+        timeout=limit_s, check=False,
+    )  # fmt: skip
+
+
 def java_topics(bootstrap: str, *words: str) -> subprocess.CompletedProcess[str]:
     """Kafka's own kafka-topics."""
-    command = java_command(
+    return run_java(
         "org.apache.kafka.tools.TopicCommand", "--bootstrap-server", bootstrap, *words,
         heap_mb=128, properties=("org.slf4j.simpleLogger.defaultLogLevel=error",),
     )  # fmt: skip
-    return subprocess.run(command, capture_output=True, text=True, timeout=COMMAND_LIMIT_S, check=False)
 
 
 def create(admin: Any, topics: dict[str, int]) -> dict[str, tuple[int, str | None]]:

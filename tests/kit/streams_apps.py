@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from confluent_kafka.admin import AdminClient
-from proxy_kit import Decider, until
+from proxy_kit import until
 
 from weir.jars.folders import ROOT
 from weir.jars.java import java_command
@@ -83,16 +83,3 @@ def internal(bootstrap: str, name: str) -> dict[str, int]:
         for topic, its in listed.items()
         if topic.startswith(f"{name}-")
     }
-
-
-def charged(decider: Decider, api: str) -> int:
-    """Partition mutations that stay charged to an API's requests."""
-    total = 0
-    for event in list(decider.events):
-        items = event.get("items", ())
-        if event["type"] == "refund":
-            total -= sum(each["mutations"] for each in items)
-        elif event["type"] == "request" and event["api"] == api:
-            rejected = event.get("decided", {}).get("rejected", ())
-            total += sum(each["mutations"] for each in items if each["name"] not in rejected)
-    return total

@@ -1,6 +1,6 @@
 """Streams groups: frames of their members, and the coordinator that a test plays."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from connection_kit import Rig, framed, frames_of
@@ -58,6 +58,19 @@ def request(key: int, version: int, body: Fields, correlation_id: int = 7, clien
     return head + b"\0" + request_layout(key, version).write(body)
 
 
+def charged(events: Iterable[Mapping[str, Any]], api: str = "StreamsGroupHeartbeat") -> int:
+    """Partition mutations that stay charged to an API's requests."""
+    total = 0
+    for event in events:
+        items = event.get("items", ())
+        if event["type"] == "refund":
+            total -= sum(each["mutations"] for each in items)
+        elif event["type"] == "request" and event["api"] == api:
+            rejected = event.get("decided", {}).get("rejected", ())
+            total += sum(each["mutations"] for each in items if each["name"] not in rejected)
+    return total
+
+
 class Coordinator:
     """A connection of client c whose broker the test plays: it has topics and one group.
 
@@ -90,6 +103,10 @@ class Coordinator:
     def limit(self, **quota: Any) -> None:
         """Give everybody a quota."""
         self.rig.desk.limit("quotas[user=<default>]", **quota)
+
+    def charged(self) -> int:
+        """Mutations that stay charged."""
+        return charged(event for _, event in self.rig.desk.events)
 
     def send(self, body: Fields) -> None:
         """A heartbeat comes."""

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 from uuid import UUID
 
+from kafka.protocol.api_message import ApiMessage
 from kafka.protocol.consumer import FetchRequest, FetchResponse
 from kafka.protocol.producer import ProduceRequest, ProduceResponse
 from kafka.record import MemoryRecordsBuilder
@@ -67,10 +68,16 @@ def produce_to(name: str, partition: int, records: bytes) -> bytes:
     return request(build(ProduceRequest, 9, acks=1, timeout_ms=1000, topic_data=data))[0]
 
 
-def produce_by_id(own_id: UUID, records: bytes) -> bytes:
-    """A Produce request v13 for partition 0 of a real topic."""
-    data = [{"topic_id": own_id, "partition_data": [{"index": 0, "records": records}]}]
-    return request(build(ProduceRequest, 13, acks=1, timeout_ms=1000, topic_data=data))[0]
+def produce_of(
+    version: int, *topics: str | UUID, records: bytes, acks: int = 1, txn: str | None = None
+) -> ApiMessage:
+    """A Produce request for partition 0 of real topics, by name or id."""
+    written = [{"index": 0, "records": records}]
+    parts = [
+        {"name" if isinstance(one, str) else "topic_id": one, "partition_data": written} for one in topics
+    ]
+    fields: dict[str, Any] = {"transactional_id": txn, "acks": acks, "timeout_ms": 10_000}
+    return build(ProduceRequest, version, topic_data=parts, **fields)  # type: ignore[no-any-return]  # kafka-python has no types
 
 
 def produce_response(version: int, errors: Mapping[str, list[int]]) -> bytes:
@@ -122,6 +129,16 @@ def fetch_request(
         gone = [_named(name, version, "topic") | {"partitions": numbers} for name, numbers in left]
         values |= {"session_epoch": epoch, "session_id": session, "forgotten_topics_data": gone}
     return request(build(FetchRequest, version, topics=data, **values))
+
+
+def fetch_of(
+    version: int, *topics: str | UUID, offset: int = 0, most: int = 1 << 20, **fields: Any
+) -> ApiMessage:
+    """A Fetch request for partition 0 of real topics, by name or id; in no session, if no field says else."""
+    asked = [{"partition": 0, "fetch_offset": offset, "partition_max_bytes": most}]
+    parts = [{"topic" if isinstance(one, str) else "topic_id": one, "partitions": asked} for one in topics]
+    given = {"max_wait_ms": 100, "min_bytes": 1, "max_bytes": 1 << 22, "session_epoch": -1, **fields}
+    return build(FetchRequest, version, topics=parts, **given)  # type: ignore[no-any-return]  # kafka-python has no types
 
 
 def old_produce(topics: Topics) -> tuple[bytes, RequestHeader]:

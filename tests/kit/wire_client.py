@@ -49,6 +49,11 @@ class WireClient(AbstractContextManager[Any]):
         """The next response."""
         return cls.decode(self.receive_frame(limit_s), version=version, header=True)
 
+    def answer_to(self, message: ApiMessage, limit_s: float = LIMIT_S) -> Any:
+        """Send a request; the next response, which has its API and version."""
+        self.send(message)
+        return self.receive(message.header.get_response_class(), message.API_VERSION, limit_s)
+
     def silent_for(self, limit_s: float) -> bool:
         """Whether nothing comes for so long."""
         self.socket.settimeout(limit_s)
@@ -73,40 +78,36 @@ class WireClient(AbstractContextManager[Any]):
 
     def create(self, names: dict[str, int], version: int = 7, **more: Any) -> Any:
         """CreateTopics with replication factor 1; the whole answer."""
-        self.send(create_request(names, version, **more))
-        return self.receive(topics.CreateTopicsResponse, version)
+        return self.answer_to(create_request(names, version, **more))
 
-    def create_misconfigured(self, name: str, count: int, version: int = 7) -> Any:
+    def create_misconfigured(self, name: str, count: int) -> Any:
         """CreateTopics with a configuration that no broker knows."""
-        message = create_request({name: count}, version)
+        message = create_request({name: count})
         config = topics.CreateTopicsRequest.CreatableTopic.CreatableTopicConfig
-        message.topics[0].configs = [build(config, version, name="no.such", value="1")]
-        self.send(message)
-        return self.receive(topics.CreateTopicsResponse, version)
+        message.topics[0].configs = [build(config, 7, name="no.such", value="1")]
+        return self.answer_to(message)
 
-    def delete_by_id(self, ids: list[Any], version: int = 6) -> Any:
-        """DeleteTopics by topic id."""
+    def delete_by_id(self, ids: list[Any]) -> Any:
+        """DeleteTopics by topic id, as from version 6 on."""
         parts = [{"name": None, "topic_id": topic_id} for topic_id in ids]
-        self.send(build(topics.DeleteTopicsRequest, version, topics=parts, timeout_ms=10_000))
-        return self.receive(topics.DeleteTopicsResponse, version)
+        return self.answer_to(build(topics.DeleteTopicsRequest, 6, topics=parts, timeout_ms=10_000))
 
     def delete(self, names: list[str], version: int = 5) -> Any:
         """DeleteTopics by name."""
-        self.send(build(topics.DeleteTopicsRequest, version, topic_names=names, timeout_ms=10_000))
-        return self.receive(topics.DeleteTopicsResponse, version)
+        message = build(topics.DeleteTopicsRequest, version, topic_names=names, timeout_ms=10_000)
+        return self.answer_to(message)
 
     def grow(self, name: str, count: int, version: int = 3, validate_only: bool = False) -> Any:
         """CreatePartitions: raise a topic to `count` partitions."""
         fields = {"topics": [{"name": name, "count": count}], "timeout_ms": 10_000}
-        self.send(build(topics.CreatePartitionsRequest, version, validate_only=validate_only, **fields))
-        return self.receive(topics.CreatePartitionsResponse, version)
+        message = build(topics.CreatePartitionsRequest, version, validate_only=validate_only, **fields)
+        return self.answer_to(message)
 
     def metadata(
         self, names: list[str], version: int = 9, create: bool = False, limit_s: float = LIMIT_S
     ) -> Any:
         """Metadata of some topics."""
-        self.send(metadata_request(names, version, create))
-        return self.receive(metadata.MetadataResponse, version, limit_s)
+        return self.answer_to(metadata_request(names, version, create), limit_s)
 
     def _exactly(self, count: int) -> bytes:
         data = bytearray()

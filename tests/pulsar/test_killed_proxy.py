@@ -1,17 +1,15 @@
 """`weir proxy --pulsar`, killed while clients publish and consume, and started again in its place."""
 
 import socket
-import subprocess
 import time
 from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
-import yaml
 from broker_fixtures import apart
 from cluster_kit import LOOPBACK, Cluster, address
-from process_kit import weir_proxy
+from process_kit import Command
 from proxy_kit import until
 from pulsar_dispatch_kit import Reading, rate
 from pulsar_kit import Admin, Publishing, client, fresh
@@ -45,12 +43,10 @@ class Restarting:
     def __init__(self, own: Cluster, pulsar: LocalPulsar, folder: Path) -> None:
         self.service = f"{LOOPBACK}:{free_port()}"
         self._folder = folder
-        given = folder / "weir.yaml"
-        given.write_text(yaml.safe_dump({"kafka": {"topic_prefix": own.topics.prefix}}))
-        self._words = ["--pulsar", pulsar.service, "--kafka", own.kafka.bootstrap]
-        self._words += ["--settings", str(given), "--listen", self.service]
+        self._kafka = {"topic_prefix": own.topics.prefix}
+        self._words = ["proxy", "--pulsar", pulsar.service, "--kafka", own.kafka.bootstrap]
+        self._words += ["--listen", self.service]
         self._stack = ExitStack()
-        self._process: subprocess.Popen[bytes] | None = None
 
     def __enter__(self) -> "Restarting":
         self.start()
@@ -61,15 +57,14 @@ class Restarting:
 
     def start(self) -> None:
         """Start it; clients are let in when this returns."""
-        log = self._folder / f"{fresh('proxy')}.log"
-        self._process = self._stack.enter_context(weir_proxy(*self._words, log=log))
-        until(lambda: accepts(self.service), 60, f"a proxy; {log}")
+        self._running = Command(self._folder / fresh("proxy"), *self._words, kafka=self._kafka)
+        self._stack.enter_context(self._running)
+        until(lambda: accepts(self.service), 60, f"a proxy; {self._running.log}")
 
     def kill(self) -> None:
         """kill -9."""
-        assert self._process is not None
-        self._process.kill()
-        self._process.wait(5)
+        self._running.process.kill()
+        self._running.process.wait(5)
 
 
 def more(count: Callable[[], int], by: int) -> Callable[[], bool]:

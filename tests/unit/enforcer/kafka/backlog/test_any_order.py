@@ -5,15 +5,13 @@ import struct
 from collections import deque
 from collections.abc import Iterator
 
-from backlog_kit import EXCEPTION, HOLD, decision, quota
-from connection_kit import Rig, framed, frames_of, opaque
+from blocked_rig import HELD, REFUSED, Blocked
+from connection_kit import framed, frames_of, opaque
 from each_kit import each
 from kafka.protocol.metadata.metadata import MetadataResponse
 from kafka.protocol.producer import ProduceRequest, ProduceResponse
 from kafka_kit import build, decode, response
 from traffic_kit import batch, produce, produce_response
-
-from streaming.contract.events import PolicyChange
 
 TOPICS = ("acme.held.a", "acme.held.b", "acme.refused.c", "acme.free.d")
 STEPS = 120
@@ -24,11 +22,9 @@ class Story:
 
     def __init__(self, seed: int) -> None:
         self.random = random.Random(seed)
-        self.rig = Rig()
-        for namespace, policy in (("acme/held", HOLD), ("acme/refused", EXCEPTION)):
-            path, now = f"namespaces.{namespace}", self.rig.desk.wall_ms
-            change = PolicyChange(id="p", ts=now, at=now, path=path, value=quota(policy), version=None)
-            self.rig.coordinator.policies.apply([change])
+        self.rig = Blocked()
+        for topic in (HELD, REFUSED):
+            self.rig.say(topic, 0)
         self.blocked: set[str] = set()
         self.asked: dict[int, dict[str, int]] = {}
         self.written: dict[int, set[tuple[str, int]]] = {}
@@ -69,9 +65,8 @@ class Story:
             self._answer()
 
     def _say(self, topic: str, size: float) -> None:
-        name = "persistent://" + topic.replace(".", "/", 2)
-        said = [decision(f"{name}-partition-{number}", size, ts=self.rig.desk.wall_ms) for number in (0, 1)]
-        self.rig.blocks.blocks.take(said)
+        for number in (0, 1):
+            self.rig.say(topic, size, f"-partition-{number}")
         if size and not topic.startswith("acme.free"):
             self.blocked.add(topic)
         else:

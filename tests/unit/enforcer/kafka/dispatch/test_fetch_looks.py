@@ -1,27 +1,13 @@
 """What a Fetch request asks of the counters: nothing that is known, while nothing can have changed it."""
 
-from typing import Any
-
 import pytest
 from counted_kit import Delivered
-from fetch_rig import BROKER, Rig, World, full, sizes
+from fetch_rig import BROKER, Rig, World, counted_looks, full, sizes
 from traffic_kit import batch
 
 from enforcer.kafka.dispatch.limited_topics import LimitedTopic
 
 SIX = batch(6)
-
-
-def counted_looks(world: World, monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """Of which topics it is asked from now on what is left."""
-    looks, left = list[str](), world.counted.left
-
-    def look(broker: str, topic: str, group: str, others: Any = None) -> Any:
-        looks.append(topic)
-        return left(broker, topic, group, others)
-
-    monkeypatch.setattr(world.counted, "left", look)
-    return looks
 
 
 def test_far_below_a_limit_nothing_is_looked_up_for_ten_seconds(monkeypatch: pytest.MonkeyPatch) -> None:

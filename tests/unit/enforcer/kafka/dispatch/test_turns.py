@@ -1,12 +1,11 @@
 """Groups at one topic's limit, simulated: what each gets where one could take all of it alone."""
 
 from collections.abc import Sequence
-from typing import Any
 
 import pytest
-from counted_kit import Counted, Left
+from counted_kit import Counted
 from each_kit import each
-from fetch_rig import ADDRESS, BROKER, CLIENT, Rig, World, full, two_waiting
+from fetch_rig import ADDRESS, BROKER, CLIENT, Rig, World, counted_looks, full, two_waiting
 from kafka.protocol.consumer import FetchRequest
 from kafka_kit import decode
 from traffic_kit import batch, fetch_request
@@ -122,17 +121,10 @@ def test_more_groups_than_messages() -> None:
     assert sum(found) == pytest.approx(4, rel=0.05) and min(found) >= 0.3
 
 
-def test_what_is_held_is_not_asked_again_before_its_time() -> None:
+def test_what_is_held_is_not_asked_again_before_its_time(monkeypatch: pytest.MonkeyPatch) -> None:
     """Of many topics of a request; until somebody wakes the connection, or limits change."""
     world = World(topics={full(f"t{number}"): (10, 0) for number in range(50)})
-    rig, asked = Rig(world), list[str]()
-    left = world.counted.left
-
-    def noted(broker: str, topic: str, *more: Any) -> Left:
-        asked.append(topic)
-        return left(broker, topic, *more)
-
-    world.counted.left = noted  # type: ignore[method-assign]
+    rig, asked = Rig(world), counted_looks(world, monkeypatch)
     topics = {f"t{number}": 1 for number in range(50)}
     rig.gets(topics, {name: [batch(10)] for name in topics})
     assert rig.plan(topics) is None

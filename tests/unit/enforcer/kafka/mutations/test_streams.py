@@ -33,17 +33,6 @@ def status(answer: Fields | None, status_code: int = 3) -> str:
     return str(detail, "utf-8")
 
 
-def charged(played: Coordinator) -> int:
-    """Mutations that stay charged."""
-    desk = played.rig.desk
-    asked = [event for event in desk.of_type("request") if event["api"] == "StreamsGroupHeartbeat"]
-    total = 0
-    for event in asked:
-        rejected = event["decided"]["rejected"] if "decided" in event else []
-        total += sum(each["mutations"] for each in event["items"] if each["name"] not in rejected)
-    return total - sum(each["mutations"] for event in desk.of_type("refund") for each in event["items"])
-
-
 def again(played: Coordinator, body: Fields | None, ms: float) -> Fields | None:
     """So much later one more heartbeat; None: one that waits."""
     played.rig.desk.pass_ms(ms)
@@ -74,10 +63,10 @@ def test_topics_are_made_as_the_law_admits_them() -> None:
         again(played, joins, 1_000)
     assert len(played.beats) == 3
     assert all(played.beats[0][name] == said for name, said in joins.items() if name != "Topology")
-    assert charged(played) == 24
+    assert played.charged() == 24
     new = heartbeat(counting("a", "c0", "c1", "c2", repartition="r", epoch=1))
     again(played, new, 60_000)
-    assert charged(played) == 32 and played.made["c2"] == 8
+    assert played.charged() == 32 and played.made["c2"] == 8
 
 
 def test_what_cannot_be_made_is_told_and_given_back() -> None:
@@ -89,7 +78,7 @@ def test_what_cannot_be_made_is_told_and_given_back() -> None:
         "Internal topics are missing: c0, c1, c2 and 2 additional topics; Creation failed:"
         " c0 (Authorization failed.), c1 (Authorization failed.), c2 (Authorization failed.) and 2 more."
     )
-    assert charged(played) == 0 and played.beats == []
+    assert played.charged() == 0 and played.beats == []
     # Nothing more is read for a second; then it may leave.
     assert played.beat(heartbeat(None, epoch=-1)) is None
     assert again(played, None, 1_000) is not None and len(played.beats) == 1
@@ -100,7 +89,7 @@ def test_what_a_coordinator_refuses_is_its_own_to_say() -> None:
     played = limited({"a": 2, "c": 9})
     for reads, changelog in (("none", "c1"), ("a", "c"), ("a", "c/1"), ("a", "\u00e9")):
         assert played.beat(heartbeat(counting(reads, changelog))) is not None
-    assert len(played.beats) == 4 and played.made == {} and charged(played) == 0
+    assert len(played.beats) == 4 and played.made == {} and played.charged() == 0
 
 
 def test_a_member_goes_by_its_groups_topology() -> None:
@@ -119,7 +108,7 @@ def test_a_member_goes_by_its_groups_topology() -> None:
         again(played, body, 1_000)
     played.there |= {"a": 2, "c": 2}
     again(played, heartbeat(counting("a", epoch=2)), 1_000)
-    assert len(played.beats) == 4 and played.made == {} and charged(played) == 0
+    assert len(played.beats) == 4 and played.made == {} and played.charged() == 0
 
 
 def test_of_a_large_group_one_member_asks_for_all() -> None:
@@ -181,7 +170,7 @@ def test_numbers_below_zero_are_refused(count: int) -> None:
     topology = counting("a", "c", repartition="r")
     topology["Subtopologies"][1]["RepartitionSourceTopics"] = [topic("r", count)]
     status(played.beat(heartbeat(topology)), WRONG_PARTITIONS)
-    assert charged(played) == 0 and played.made == {} and played.beats == []
+    assert played.charged() == 0 and played.made == {} and played.beats == []
 
 
 def test_what_depends_on_the_order_of_parts_does_not_go_on() -> None:
@@ -250,7 +239,7 @@ def test_what_a_coordinator_makes_all_the_same_is_charged(shadow: bool) -> None:
             assert played.answer_one()
         again(played, None, 0)
         again(played, None, 1_000)
-    assert charged(played) == 7
+    assert played.charged() == 7
 
 
 def test_a_quota_that_comes_into_force_holds_for_who_waits() -> None:
@@ -299,7 +288,7 @@ def test_who_leaves_while_topics_are_made_is_charged(answered: bool) -> None:
     played.rig.lose_client()
     while played.answer_one():
         pass
-    assert len(played.beats) == 1 and charged(played) == 3
+    assert len(played.beats) == 1 and played.charged() == 3
     assert played.rig.desk.metrics.dropped_requests.labels("strict")._value.get() == 0
 
 
@@ -313,7 +302,7 @@ def test_damaged_heartbeats_make_nothing_uncharged(damage: list[tuple[int, int]]
     played.rig.connection.data_received(framed(bytes(frame)))
     while played.answer_one():
         pass
-    assert charged(played) == sum(played.made.values())
+    assert played.charged() == sum(played.made.values())
     assert played.rig.client.closed or played.rig.client.data
 
 
@@ -324,7 +313,7 @@ def test_who_is_gone_gets_nothing_made() -> None:
     played.rig.lose_client()
     while played.answer_one():
         pass
-    assert played.made == {} and played.beats == [] and charged(played) == 0
+    assert played.made == {} and played.beats == [] and played.charged() == 0
     assert played.rig.desk.metrics.dropped_requests.labels("strict")._value.get() == 1
 
 
@@ -334,7 +323,7 @@ def test_a_shadow_quota_lets_all_be_made() -> None:
     played.limit(controller_mutation_rate=1, shadow=True)
     played.beat(heartbeat(counting("a", "c0", "c1", "c2")))
     assert played.made == dict.fromkeys(("c0", "c1", "c2"), 8) and len(played.beats) == 1
-    assert charged(played) == 24
+    assert played.charged() == 24
     pattern = counting("a")
     pattern["Subtopologies"][0]["SourceTopicRegex"] = [b"a.*"]
     for body in (heartbeat(pattern), heartbeat(None, epoch=1)):
