@@ -3,10 +3,7 @@
 What was measured is printed; docs/pulsar/without_proxy.md has it.
 """
 
-import json
 import signal
-import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack
@@ -14,19 +11,17 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-import yaml
 from company_kit import Company
 from exam_kit import Say
 from hungry_publishers import Publisher, publishing
+from process_kit import Command
 from pulsar_kit import Admin, fresh
-from stack_kit import until
 
 from weir.stack.pulsar import LocalPulsar
 
 pytestmark = pytest.mark.soak
 LIMIT = 100
 ROUND_S = 5
-START_S = 60.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,20 +32,12 @@ class Stack:
     pulsar: LocalPulsar
     folder: Path
 
-    def collector(self, name: str, *words: str) -> subprocess.Popen[bytes]:
+    def collector(self, name: str, *words: str) -> Command:
         """Start one; it has done its first round then."""
-        ready = self.folder / f"{name}.json"
-        settings = self.folder / "weir.yaml"
-        settings.write_text(yaml.safe_dump({"collect_pulsar": {"admin": self.pulsar.admin}}))
-        kafka = self.company.kafka.bootstrap
-        command = [sys.executable, "-m", "weir", "collect", "pulsar", "--kafka", kafka, "--push", *words]
-        with (self.folder / f"{name}.log").open("wb") as log:
-            process = subprocess.Popen(
-                [*command, "--settings", str(settings), "--ready-file", str(ready)], stdout=log, stderr=log
-            )
-        until(ready.exists, limit_s=START_S, what="the first report")
-        assert json.loads(ready.read_text())["pid"] == process.pid
-        return process
+        words = ("collect", "pulsar", "--kafka", self.company.kafka.bootstrap, "--push", *words)
+        command = Command(self.folder / name, *words, collect_pulsar={"admin": self.pulsar.admin})
+        assert command.ready()["pid"] == command.process.pid
+        return command
 
 
 @pytest.fixture(scope="module")
@@ -82,8 +69,7 @@ def test_a_group_of_three_topics(stack: Stack, admin: Admin, say: Say) -> None:
             for name, rate in wishes.items()
         ]
         began = time.monotonic()
-        collector = stack.collector("first")
-        running.callback(collector.kill)
+        collector = running.enter_context(stack.collector("first"))
         started = time.monotonic() - began
         time.sleep(60.0)
         seconds = total(publishers, began, int(time.monotonic() - began))
@@ -102,13 +88,12 @@ def test_a_group_of_three_topics(stack: Stack, admin: Admin, say: Say) -> None:
         assert reached <= 2.0 + 2 * ROUND_S + 10.0
         assert 0.85 * 2 * LIMIT <= sum(after[-10:]) / 10 <= 1.1 * 2 * LIMIT
         # A second collector takes over, and the first one ends and says so; limits stay as they are.
-        second = stack.collector("second", "--metrics", "127.0.0.1:0")
-        running.callback(second.kill)
-        assert collector.wait(30.0) == 3
-        assert "another collector has taken over" in (stack.folder / "first.log").read_text()
+        second = running.enter_context(stack.collector("second", "--metrics", "127.0.0.1:0"))
+        assert collector.process.wait(30.0) == 3
+        assert "another collector has taken over" in collector.log.read_text()
         time.sleep(3 * ROUND_S)
-        second.send_signal(signal.SIGTERM)
-        assert second.wait(15.0) == 0
-        assert "stay in force" in (stack.folder / "second.log").read_text()
+        second.process.send_signal(signal.SIGTERM)
+        assert second.process.wait(15.0) == 0
+        assert "stay in force" in second.log.read_text()
         assert 0.85 * 2 * LIMIT <= sum(total(publishers, time.monotonic() - 5, 5)) / 5 <= 1.15 * 2 * LIMIT
     assert admin.do("GET", f"namespaces/{namespace}/publishRate")["publishThrottlingRateInMsg"] == LIMIT / 10
