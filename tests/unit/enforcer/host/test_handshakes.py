@@ -103,16 +103,14 @@ async def test_whoever_closes_when_its_client_ends_says_goodbye_once(
             self.transport.close()
 
     monkeypatch.setattr(Secured, "_bound_end", noted)
-    door = Door(tls=authorities.own.door())
-    await door.open(lambda: Closing(door))
-    context = ssl.create_default_context(cafile=authorities.own.ca)
-    client = await asyncio.to_thread(shake, door.address, context, LOOPBACK)
-    came = await door.next()
-    with contextlib.suppress(OSError):
-        await asyncio.to_thread(client.unwrap)
-    client.close()
-    await asyncio.wait_for(came.over.wait(), LIMIT_S)
-    await door.close()
+    async with Door(made=Closing, tls=authorities.own.door()) as door:
+        context = ssl.create_default_context(cafile=authorities.own.ca)
+        client = await asyncio.to_thread(shake, door.address, context, LOOPBACK)
+        came = await door.next()
+        with contextlib.suppress(OSError):
+            await asyncio.to_thread(client.unwrap)
+        client.close()
+        await asyncio.wait_for(came.over.wait(), LIMIT_S)
     assert len(bound) == 1
 
 
