@@ -173,11 +173,15 @@ class PulsarRig:
         """The broker has taken the connection."""
         self.upstream.connection_made(cast(asyncio.Transport, self.broker))
 
-    def open(self, **fields: Any) -> Self:
-        """Log in, without a trace of it."""
+    def knock(self, **fields: Any) -> Self:
+        """The client sends its CONNECT, which the broker has."""
         self.up(connect(**fields))
         self.dialled()
-        self.down(connected())
+        return self
+
+    def open(self, **fields: Any) -> Self:
+        """Log in, without a trace of it."""
+        self.knock(**fields).down(connected())
         self.client.data = self.broker.data = b""
         return self
 
