@@ -5,6 +5,7 @@ What depends on Kafka or the job is left out here: reports go to a list, shares 
 
 import time
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, closing
 from typing import Any
 
 import pytest
@@ -53,15 +54,8 @@ RigOf = Callable[..., Rig]
 @pytest.fixture
 def rig_of(pulsar: LocalPulsar) -> Iterator[RigOf]:
     """Makes collectors of policies, and closes them."""
-    made: list[Rig] = []
-
-    def make(entries: dict[str, Any], **settings: Any) -> Rig:
-        made.append(Rig(pulsar.admin, entries, **settings))
-        return made[-1]
-
-    yield make
-    for rig in made:
-        rig.close()
+    with ExitStack() as made:
+        yield lambda entries, **own: made.enter_context(closing(Rig(pulsar.admin, entries, **own)))
 
 
 @pytest.fixture

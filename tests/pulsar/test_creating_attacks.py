@@ -53,8 +53,8 @@ def namespace(proxy: Limited, admin: Admin) -> str:
 
 def producer(name: str, number: int, request_id: int | None = None) -> bytes:
     """A PRODUCER; its request id is the producer's unless said otherwise."""
-    number_of = number if request_id is None else request_id
-    return command(frames.PRODUCER, topic=name, producer_id=number, request_id=number_of)
+    request_id = number if request_id is None else request_id
+    return command(frames.PRODUCER, topic=name, producer_id=number, request_id=request_id)
 
 
 def test_all_at_once(proxy: Limited, namespace: str, admin: Admin) -> None:
@@ -165,14 +165,11 @@ def test_a_client_that_closes_or_leaves_at_once(proxy: Limited, namespace: str, 
 
 def test_the_same_producer_for_many_topics(proxy: Limited, namespace: str, admin: Admin) -> None:
     """The broker has a producer under this number already, and says yes to whatever it is asked for."""
-    with RawPulsar(proxy.service, proxy.user) as raw:
-        for number in range(6):
-            raw.send(producer(f"persistent://{namespace}/t{number}", 1, number))
-            raw.receive()
-    with RawPulsar(proxy.service, proxy.user) as raw:
-        for number in range(6):
-            raw.send(producer(f"persistent://{namespace}/t{number}", number))
-            raw.receive()
+    for same in (True, False):
+        with RawPulsar(proxy.service, proxy.user) as raw:
+            for number in range(6):
+                raw.send(producer(f"persistent://{namespace}/t{number}", 1 if same else number, number))
+                raw.receive()
     assert len(admin.topics(namespace)) <= CREATED
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import pulsar as client_library
 import pytest
 from creation_proxy_kit import Limited
-from pulsar_dispatch_kit import fill, rate
+from pulsar_dispatch_kit import filled, rate
 from pulsar_kit import Admin, client, fresh, receive
 from pulsar_proxy_kit import bare_proxy
 from pulsar_tools import java_says
@@ -53,7 +53,7 @@ def test_a_copy_in_transactions_is_exact(broker: LocalPulsar, batch: int) -> Non
             name = fresh("exact")
             namespace = admin.namespace(f"public/{name}")
             source, target = (f"persistent://{namespace}/{end}" for end in ("source", "target"))
-            fill(broker.service, source, MESSAGES, batch)
+            filled(broker.service, MESSAGES, batch, source)
             proxy = Limited(thread)
             if limit is not None:
                 proxy.limit(controller_mutation_rate=0.01, controller_mutation_burst=10)
