@@ -1,8 +1,9 @@
-"""Clients that publish as fast as they may, through proxies of Pulsar's and of Kafka."""
+"""Clients that publish as fast as they may, or at a rate, to brokers or through proxies of both kinds."""
 
 import logging
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
@@ -32,9 +33,19 @@ class Driving(Threaded):
         logger.info("messages a second: %s", rates)
         return rates
 
+    def per_second(self, began: float, seconds: int) -> list[int]:
+        """Acknowledged messages of all clients in each second from then on."""
+        counts = Counter(int(at - began) for each in self.ended for at in list(each) if at >= began)
+        return [counts[second] for second in range(seconds)]
 
-def drive_pulsar(service: str, topic: str, stop: threading.Event, ended: Times, **options: Any) -> None:
-    """As many as the proxy lets through; singles, unless the options say something else."""
+
+def drive_pulsar(
+    service: str, topic: str, stop: threading.Event, ended: Times, rate: float = 0.0, **options: Any
+) -> None:
+    """As many as are let through, or so many a second; singles, unless the options say something else.
+
+    A client of its own, since Pulsar pauses whole connections.
+    """
     with client(service) as own:
         producer = own.create_producer(
             topic, block_if_queue_full=True,
@@ -45,8 +56,12 @@ def drive_pulsar(service: str, topic: str, stop: threading.Event, ended: Times, 
             if result == Result.Ok:
                 ended.append(time.monotonic())
 
+        began, sent = time.monotonic(), 0
         while not stop.is_set():
+            if rate:
+                stop.wait(began + sent / rate - time.monotonic())
             producer.send_async(b"x" * 100, done)
+            sent += 1
         producer.flush()
 
 
