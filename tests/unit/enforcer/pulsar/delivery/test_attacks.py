@@ -254,18 +254,6 @@ def test_a_young_message_lets_nothing_go_that_is_held_before_it() -> None:
     assert 50 <= len(link.got[1]) <= 75
 
 
-def test_a_producer_whose_clock_is_ahead_lifts_no_limit() -> None:
-    """With the broker's flag off: its messages are not young until their time has come."""
-    flag = {"broker": {"dispatchThrottlingOnNonBacklogConsumerEnabled": False}}
-    world, link = reading({**per_subscription(10), **flag}, queue=1_000)
-    world.run(50)
-    for number in range(200):
-        link.unacked[1].append(Entry(number, 1, 100))
-        link.down(message(1, number, published=world.brokers_ms() + 86_400_000))
-        world.run(10)
-    assert 10 <= len(link.got[1]) <= 45
-
-
 def test_a_request_for_very_many_messages_again_is_not_read() -> None:
     """It keeps what is held, as each that names messages does; reading it would hold up all others."""
     link = ModelLink(World(per_subscription(10)))
