@@ -13,6 +13,7 @@ from pulsar_kit import client
 from threaded import Threaded
 
 logger = logging.getLogger(__name__)
+SPAN_S = 30.0
 Times = list[float]
 """When messages were acknowledged, monotonic s."""
 
@@ -25,12 +26,14 @@ class Driving(Threaded):
         works = zip(clients, self.ended, strict=True)
         super().__init__(*(lambda each=each, own=own: each(self._stopping, own) for each, own in works))
 
-    def rates(self, for_s: float) -> list[float]:
-        """Acknowledged messages a second of each from now on."""
+    def hold(self, limit: float, settle_s: float) -> list[float]:
+        """Acknowledged messages a second of each, after a while: together what a limit allows, within 3 %."""
+        time.sleep(settle_s)
         began = time.monotonic()
-        time.sleep(for_s)
-        rates = [sum(began <= at < began + for_s for at in list(each)) / for_s for each in self.ended]
+        time.sleep(SPAN_S)
+        rates = [sum(began <= at < began + SPAN_S for at in list(each)) / SPAN_S for each in self.ended]
         logger.info("messages a second: %s", rates)
+        assert 0.97 * limit <= sum(rates) <= 1.03 * limit, rates
         return rates
 
     def per_second(self, began: float, seconds: int) -> list[int]:
