@@ -8,6 +8,7 @@ import pytest
 from backlog_kit import EXCEPTION, counted, full, now_ms, until_blocked
 from blocked_world import IDEMPOTENT, World, Writer
 from confluent_kafka import KafkaError, Producer
+from consuming_kit import confluent
 from kafka import KafkaProducer
 from process_kit import Command
 from proxy_kit import until
@@ -103,6 +104,8 @@ def test_java_transactions_while_blocks_come_and_go(world: World) -> None:
         )  # fmt: skip
     assert done.returncode == 0 and "6000 records sent" in done.stdout, done.stdout + done.stderr
     assert len(world.read(topic)) == 6_000
+    # A reader of what is committed: the last transaction was ended too.
+    assert len(confluent(world.cluster.kafka.bootstrap, topic, topic, 6_000)) == 6_000
     assert counted(proxy, "held") > 2
 
 

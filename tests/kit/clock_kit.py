@@ -5,6 +5,8 @@ import heapq
 from collections.abc import Callable, Mapping
 from itertools import count
 
+from enforcer.host.turns import Turns
+
 
 class Timer(asyncio.TimerHandle):
     """A call to come, which may be undone, or made by a test before its time."""
@@ -21,6 +23,25 @@ class Timer(asyncio.TimerHandle):
         if not self.undone:
             self.undone = True
             self._function()
+
+
+class Rounds:
+    """A loop whose rounds a test begins, and the turns in them.
+
+    Attributes:
+        now_s: its clock.
+        soon: what is called in the next round.
+    """
+
+    def __init__(self) -> None:
+        self.now_s, self.soon = 0.0, list[Callable[[], None]]()
+        self.turns = Turns(self.soon.append, lambda: self.now_s)
+
+    def round(self) -> None:
+        """The next one."""
+        due, self.soon[:] = list(self.soon), []
+        for function in due:
+            function()
 
 
 class SteadyClock:

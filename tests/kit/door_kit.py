@@ -14,7 +14,7 @@ from tls_kit import LOOPBACK
 
 from enforcer.core.security.doors import DoorSettings
 from enforcer.host.doors.certificates import Visitor
-from enforcer.host.doors.entrance import Accept, Entrance
+from enforcer.host.doors.entrance import Entrance
 from enforcer.host.doors.listening import listen_at
 
 LIMIT_S = 10.0
@@ -56,14 +56,16 @@ class Door:
         paused: clients are not read at first.
         goodbye_s: how long the end of TLS may take.
         knows: which names clients may ask for.
+        made: what takes each who comes.
         doors: DoorSettings'.
     """
 
     def __init__(
         self, host: str = LOOPBACK, room: int = 100, paused: bool = False, goodbye_s: float = 1.0,
-        knows: Callable[[str], bool] = lambda _name: True, **doors: Any,
+        knows: Callable[[str], bool] = lambda _name: True,
+        made: Callable[["Door"], asyncio.Protocol] = Came, **doors: Any,
     ) -> None:  # fmt: skip
-        self.paused = paused
+        self.paused, self._made = paused, made
         registry = CollectorRegistry()
         self.failures = Counter("failures", "of handshakes", ["reason"], registry=registry)
         self.refused = Counter("refused", "before", ["reason"], registry=registry)
@@ -74,9 +76,9 @@ class Door:
             DoorSettings(**doors), knows, lambda: room, self.failures, self.refused, goodbye_s
         )
 
-    async def open(self, accept: Accept | None = None) -> None:
+    async def open(self) -> None:
         """Let clients in."""
-        await self.entrance.open(self._listener, accept or (lambda: Came(self)))
+        await self.entrance.open(self._listener, lambda: self._made(self))
 
     async def close(self) -> None:
         """Let nobody in any more."""

@@ -13,6 +13,7 @@ import orjson
 import uvicorn
 from mutation_kit import Desk
 from prometheus_client import CollectorRegistry
+from sample_kit import sample_of
 from starlette.types import ASGIApp, Receive
 
 from enforcer.http.filled_answers import Fill
@@ -217,7 +218,7 @@ class Front:
 
     def count(self, name: str, **labels: str) -> float:
         """A sample of a metric."""
-        return self.registry.get_sample_value(name, labels) or 0.0
+        return sample_of(self.registry, name, labels)
 
 
 @asynccontextmanager

@@ -11,6 +11,7 @@ import orjson
 import uvloop
 from confluent_kafka import Consumer, Producer, TopicPartition
 from mutation_kit import own
+from sample_kit import sample_of
 from threaded import Threaded, until
 
 from enforcer.host.server import ProxyConfig
@@ -50,8 +51,8 @@ class ProxyThread:
         return "{}:{}".format(*self.proxy.listen)
 
     def sample(self, name: str, **labels: str) -> float:
-        """A metric's value, 0 if it was never touched."""
-        return self.proxy.metrics.registry.get_sample_value(name, labels) or 0.0
+        """A metric's value, see sample_of."""
+        return sample_of(self.proxy.metrics.registry, name, labels)
 
     def metric(self, name: str, **labels: str) -> float:
         """The same of `weir_proxy_...`."""

@@ -9,6 +9,7 @@ from clock_kit import SteadyClock
 from context_kit import context, enforce
 from message_kit import kind_of
 from part_link_kit import PartLink
+from sample_kit import sample_of
 
 from enforcer.core.feeds.policies import Policies
 from enforcer.core.law import Clock
@@ -111,7 +112,7 @@ class World(SteadyClock):
 
     def number(self, name: str, **labels: str) -> float:
         """A metric."""
-        return self.metrics.registry.get_sample_value(name, labels) or 0.0
+        return sample_of(self.metrics.registry, name, labels)
 
 
 class FakeLink(PartLink):

@@ -1,8 +1,9 @@
-"""Clients that publish as fast as they may, through proxies of Pulsar's and of Kafka."""
+"""Clients that publish as fast as they may, or at a rate, to brokers or through proxies of both kinds."""
 
 import logging
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
@@ -12,6 +13,7 @@ from pulsar_kit import client
 from threaded import Threaded
 
 logger = logging.getLogger(__name__)
+SPAN_S = 30.0
 Times = list[float]
 """When messages were acknowledged, monotonic s."""
 
@@ -24,17 +26,29 @@ class Driving(Threaded):
         works = zip(clients, self.ended, strict=True)
         super().__init__(*(lambda each=each, own=own: each(self._stopping, own) for each, own in works))
 
-    def rates(self, for_s: float) -> list[float]:
-        """Acknowledged messages a second of each from now on."""
+    def hold(self, limit: float, settle_s: float) -> list[float]:
+        """Acknowledged messages a second of each, after a while: together what a limit allows, within 3 %."""
+        time.sleep(settle_s)
         began = time.monotonic()
-        time.sleep(for_s)
-        rates = [sum(began <= at < began + for_s for at in list(each)) / for_s for each in self.ended]
+        time.sleep(SPAN_S)
+        rates = [sum(began <= at < began + SPAN_S for at in list(each)) / SPAN_S for each in self.ended]
         logger.info("messages a second: %s", rates)
+        assert 0.97 * limit <= sum(rates) <= 1.03 * limit, rates
         return rates
 
+    def per_second(self, began: float, seconds: int) -> list[int]:
+        """Acknowledged messages of all clients in each second from then on."""
+        counts = Counter(int(at - began) for each in self.ended for at in list(each) if at >= began)
+        return [counts[second] for second in range(seconds)]
 
-def drive_pulsar(service: str, topic: str, stop: threading.Event, ended: Times, **options: Any) -> None:
-    """As many as the proxy lets through; singles, unless the options say something else."""
+
+def drive_pulsar(
+    service: str, topic: str, stop: threading.Event, ended: Times, rate: float = 0.0, **options: Any
+) -> None:
+    """As many as are let through, or so many a second; singles, unless the options say something else.
+
+    A client of its own, since Pulsar pauses whole connections.
+    """
     with client(service) as own:
         producer = own.create_producer(
             topic, block_if_queue_full=True,
@@ -45,8 +59,12 @@ def drive_pulsar(service: str, topic: str, stop: threading.Event, ended: Times, 
             if result == Result.Ok:
                 ended.append(time.monotonic())
 
+        began, sent = time.monotonic(), 0
         while not stop.is_set():
+            if rate:
+                stop.wait(began + sent / rate - time.monotonic())
             producer.send_async(b"x" * 100, done)
+            sent += 1
         producer.flush()
 
 

@@ -13,6 +13,7 @@ from typing import Any
 from clock_kit import SteadyClock
 from context_kit import context, enforce
 from part_link_kit import PartLink
+from sample_kit import sample_of
 
 from enforcer.core.feeds.policies import Policies
 from enforcer.core.law import Clock
@@ -100,7 +101,7 @@ class World(SteadyClock):
 
     def count(self, name: str, **labels: str) -> float:
         """A metric, `weir_consumer_...`."""
-        return self.metrics.registry.get_sample_value(f"weir_consumer_{name}", labels) or 0.0
+        return sample_of(self.metrics.registry, f"weir_consumer_{name}", labels)
 
     def _send(self, event: Mapping[str, Any], key: str) -> bool:
         self.events.append(dict(event))

@@ -26,8 +26,9 @@ def namespace(*, subscription: Any = None, topic: Any = None) -> dict[str, Any]:
     return {"namespaces.public/default": {key: value for key, value in entry.items() if value}}
 
 
-def fill(service: str, topic: str, messages: int, batch: int, size: int = 100) -> None:
-    """Publish a backlog, in batches of exactly so many."""
+def filled(service: str, messages: int, batch: int, topic: str = "") -> str:
+    """A topic with a backlog of messages of 100 bytes, in batches of exactly so many; its name."""
+    topic = topic or new_topic()
     with client(service) as made:
         producer = made.create_producer(
             topic, batching_enabled=batch > 1, batching_max_messages=max(2, batch),
@@ -36,8 +37,9 @@ def fill(service: str, topic: str, messages: int, batch: int, size: int = 100) -
             block_if_queue_full=True,
         )  # fmt: skip
         for number in range(messages):
-            producer.send_async(number.to_bytes(8, "big") + b"x" * (size - 8), _must)
+            producer.send_async(number.to_bytes(8, "big") + b"x" * 92, _must)
         producer.flush()
+    return topic
 
 
 def _must(result: Any, _: Any) -> None:

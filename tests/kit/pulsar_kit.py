@@ -178,7 +178,6 @@ class Got:
     at: float
     data: bytes
     topic: str = ""
-    redelivered: int = 0
 
 
 class Sending:
@@ -308,7 +307,7 @@ def receive(
             message = read(max(1, int(left * 1000)))
         except pulsar.Timeout:
             break
-        got.append(Got(time.monotonic(), message.data(), message.topic_name(), message.redelivery_count()))
+        got.append(Got(time.monotonic(), message.data(), message.topic_name()))
         if acknowledge:
             consumer.acknowledge(message)
     return got

@@ -8,6 +8,7 @@ from backlog_kit import decision
 from cluster_kit import LOOPBACK, address
 from context_kit import enforce
 from proxy_kit import ProxyThread
+from pulsar_kit import Admin, fresh
 
 from enforcer.core.settings import ProxySettings
 from enforcer.host.sockets import Address
@@ -73,6 +74,17 @@ def follow(enforcement: Enforcement, policies: Mapping[str, Any]) -> None:
     enforce(enforcement.context.policies, enforcement.context.brokers_ms(), policies)
     for law in (Groups, Dispatch, ConcurrencyLimits, Blocks):
         enforcement.of(law).look()
+
+
+def limited(
+    proxy: PulsarThread, admin: Admin, limits: Mapping[str, float], **policies: Any
+) -> tuple[str, str]:
+    """A new namespace in a group of its own with these limits; what its topics begin with, and the group."""
+    group = fresh("limited")
+    namespace = admin.namespace(f"public/{group}")
+    own = {"resourcegroup": group, **policies}
+    proxy.set({f"resourcegroups.{group}": limits, f"namespaces.{namespace}": own})
+    return f"persistent://{namespace}", group
 
 
 def joined(company: Any, pulsar: LocalPulsar, name: str) -> PulsarThread:

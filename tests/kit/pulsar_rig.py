@@ -7,6 +7,7 @@ from typing import Any, Self, cast
 from clock_kit import Timer
 from connection_kit import FakeTransport, FakeUpstream
 from context_kit import SERVER_NAME
+from sample_kit import sample_of
 
 from enforcer.core.metrics import Metrics
 from enforcer.core.settings import ProxySettings
@@ -173,14 +174,18 @@ class PulsarRig:
         """The broker has taken the connection."""
         self.upstream.connection_made(cast(asyncio.Transport, self.broker))
 
-    def open(self, **fields: Any) -> Self:
-        """Log in, without a trace of it."""
+    def knock(self, **fields: Any) -> Self:
+        """The client sends its CONNECT, which the broker has."""
         self.up(connect(**fields))
         self.dialled()
-        self.down(connected())
+        return self
+
+    def open(self, **fields: Any) -> Self:
+        """Log in, without a trace of it."""
+        self.knock(**fields).down(connected())
         self.client.data = self.broker.data = b""
         return self
 
     def metric(self, name: str, **labels: str) -> float:
-        """A metric's value, 0 if it was never touched."""
-        return self.metrics.registry.get_sample_value(f"weir_{name}", labels) or 0.0
+        """A metric's value, see sample_of."""
+        return sample_of(self.metrics.registry, f"weir_{name}", labels)

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 import pytest
 from publish_kit import send_frame
-from pulsar_dispatch_kit import fill, namespace, new_topic, rate
+from pulsar_dispatch_kit import filled, namespace, rate
 from pulsar_kit import fresh
 from pulsar_proxy_kit import PulsarThread, bare_proxy
 from raw_pulsar import RawPulsar
@@ -36,9 +36,7 @@ def proxy(pulsar: LocalPulsar) -> Iterator[PulsarThread]:
 @pytest.fixture
 def topic(pulsar: LocalPulsar) -> str:
     """One with a backlog, its full name."""
-    name = new_topic()
-    fill(pulsar.service, name, STORED, 1)
-    return name if "://" in name else FULL + name
+    return filled(pulsar.service, STORED, 1)
 
 
 def subscribe(topic: str, number: int = 1, request: int = 1, subscription: str = "") -> bytes:

@@ -2,14 +2,13 @@
 
 import json
 import signal
-import subprocess
-import sys
 from pathlib import Path
 
 import pulsar as client
 import pytest
 from company_kit import Company
 from live_backlogs import EVICTS, LIMIT, series
+from process_kit import Command
 from pulsar_kit import Admin, fresh
 from stack_kit import read_all, until
 
@@ -33,12 +32,10 @@ def test_a_slow_subscription_loses_what_is_beyond(pulsar: LocalPulsar, tmp_path:
     with Company(tmp_path) as company:
         company.put("broker", {"backlogQuotaCheckIntervalInSeconds": 1, "preciseBacklogSize": True})
         company.put(f"topics.{topic}", {"backlogQuotaMap": {"destination_storage": EVICTS}})
-        ready, kafka = tmp_path / "collector.json", company.kafka.bootstrap
-        words = ["--kafka", kafka, "--admin", pulsar.admin, "--ready-file", str(ready)]
-        command = [sys.executable, "-m", "weir", "collect", "pulsar", "--no-usage", *words]
-        with subprocess.Popen([*command, "--metrics", "127.0.0.1:0"]) as collector:
-            until(ready.exists, what="the collector", limit_s=WAIT_S)
-            metrics = json.loads(ready.read_text())["metrics"]
+        kafka = company.kafka.bootstrap
+        words = ["collect", "pulsar", "--no-usage", "--kafka", kafka, "--admin", pulsar.admin]
+        with Command(tmp_path / "collector", *words, "--metrics", "127.0.0.1:0") as collector:
+            metrics = collector.ready(WAIT_S)["metrics"]
             name = f'topic="{topic}"'
             evicted = "pulsar_storage_backlog_quota_exceeded_evictions_total"
             until(
@@ -53,8 +50,8 @@ def test_a_slow_subscription_loses_what_is_beyond(pulsar: LocalPulsar, tmp_path:
                 limit_s=WAIT_S,
             )
             assert series(metrics, evicted, name, 'quota_type="size"') == 1.0
-            collector.send_signal(signal.SIGTERM)
-            assert collector.wait(10) == 0
+            collector.process.send_signal(signal.SIGTERM)
+            assert collector.process.wait(10) == 0
         actions = [json.loads(one) for one in read_all(kafka, company.topics.decisions)]
     begun, done = (one for one in actions if one["type"] == "backlog_action")
     assert (begun["step"], done["step"], done["subscription"]) == ("begun", "done", "slow")

@@ -5,8 +5,8 @@ import time
 import pulsar as client_library
 import pytest
 from pulsar_dispatch_kit import rate
-from pulsar_kit import Admin, client, fresh, send_all
-from pulsar_proxy_kit import bare_proxy
+from pulsar_kit import Admin, client, send_all
+from pulsar_proxy_kit import bare_proxy, limited
 
 from weir.stack.pulsar import LocalPulsar
 
@@ -33,15 +33,8 @@ def test_chunks_are_charged_one_by_one_and_arrive_whole(
 ) -> None:
     """A second for each message, both ways, and the group pays for what the broker counts."""
     with bare_proxy(pulsar.service, joining_fraction=1.0) as proxy, client(proxy.bootstrap) as made:
-        group = fresh("chunked")
-        namespace = admin.namespace(f"public/{group}")
-        topic = f"persistent://{namespace}/large"
-        proxy.set(
-            {
-                f"resourcegroups.{group}": publish,
-                f"namespaces.{namespace}": {"resourcegroup": group, "subscriptionDispatchRate": dispatch},
-            }
-        )
+        namespace, group = limited(proxy, admin, publish, subscriptionDispatchRate=dispatch)
+        topic = f"{namespace}/large"
         producer = made.create_producer(
             topic, batching_enabled=False, chunking_enabled=True, block_if_queue_full=True
         )

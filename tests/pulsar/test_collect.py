@@ -5,10 +5,13 @@ What depends on Kafka or the job is left out here: reports go to a list, shares 
 
 import time
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, closing
+from functools import partial
 from typing import Any
 
 import pytest
-from hungry_publishers import publishing
+from proxy_kit import until
+from publishing_clients import Driving, drive_pulsar
 from pulsar_backlog_rig import InLoop
 from pulsar_kit import Admin, client, fresh
 
@@ -53,15 +56,8 @@ RigOf = Callable[..., Rig]
 @pytest.fixture
 def rig_of(pulsar: LocalPulsar) -> Iterator[RigOf]:
     """Makes collectors of policies, and closes them."""
-    made: list[Rig] = []
-
-    def make(entries: dict[str, Any], **settings: Any) -> Rig:
-        made.append(Rig(pulsar.admin, entries, **settings))
-        return made[-1]
-
-    yield make
-    for rig in made:
-        rig.close()
+    with ExitStack() as made:
+        yield lambda entries, **own: made.enter_context(closing(Rig(pulsar.admin, entries, **own)))
 
 
 @pytest.fixture
@@ -84,7 +80,9 @@ def test_a_group_holds_and_an_operators_limit_stays(
     operators = {"dispatchThrottlingRateInMsg": 7_777, "ratePeriodInSecond": 1}
     admin.do("POST", f"namespaces/{namespace}/dispatchRate", operators)
     rig = rig_of(grouped(namespace, publishRateInMsgs=LIMIT, dispatchRateInMsgs=LIMIT))
-    with publishing(pulsar.service, topic) as publisher:
+    hungry = partial(drive_pulsar, pulsar.service, topic, rate=400.0, max_pending_messages=50)
+    with Driving(hungry) as driving:
+        until(lambda: driving.ended[0], what="a message")
         rig.rounds(2)
         assert rig.pusher.pushed[own] == Rates(LIMIT, -1)
         assert list(rig.pusher._foreign) == [all_of_it]
@@ -92,7 +90,7 @@ def test_a_group_holds_and_an_operators_limit_stays(
         time.sleep(1.5)
         began = time.monotonic()
         time.sleep(4.0)
-        seconds = publisher.per_second(began, 4)
+        seconds = driving.per_second(began, 4)
         assert abs(sum(seconds) / 4 - LIMIT) <= 0.03 * LIMIT, seconds
     again = rig_of(rig.entries)
     again.rounds(1)

@@ -1,6 +1,5 @@
 """Topics that real clients create under a quota on partition mutations, on a real broker."""
 
-import subprocess
 import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -11,8 +10,8 @@ from creation_proxy_kit import Limited
 from proxy_kit import until
 from pulsar_kit import CLIENTS_LOG, Admin, fresh
 from pulsar_proxy_kit import PulsarThread
+from pulsar_tools import java_says
 
-from weir.jars.folders import PULSAR, jars_dir
 from weir.stack.pulsar import LocalPulsar
 
 LONG = {"controller_mutation_rate": 0.01, "controller_mutation_burst": 1}
@@ -177,8 +176,5 @@ def test_javas_client_shows_the_quota_at_once(proxy: Limited, admin: Admin) -> N
 
 
 def _java(proxy: Limited, *args: str) -> list[list[str]]:
-    source = Path(__file__).with_name("CreateTopic.java")
-    command = ["java", "-cp", f"{jars_dir(PULSAR)}/*", str(source), proxy.service, proxy.user, *args]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=True)
-    lines = [line.split(" ") for line in done.stdout.splitlines()]
+    lines = java_says(Path(__file__).with_name("CreateTopic.java"), proxy.service, proxy.user, *args)
     return [line for line in lines if line[0] in args[1:]]

@@ -7,7 +7,7 @@ from pathlib import Path
 import pulsar as client_library
 import pytest
 from proxy_kit import until
-from pulsar_dispatch_kit import Reading, counts, fill, namespace, new_topic, rate
+from pulsar_dispatch_kit import Reading, counts, filled, namespace, new_topic, rate
 from pulsar_kit import Admin, client, receive
 from pulsar_proxy_kit import PulsarThread, bare_proxy
 from tls_kit import Authority
@@ -43,8 +43,7 @@ def test_a_subscription_gets_its_rate_from_the_first_message_on(pulsar: LocalPul
         with ExitStack() as stack:
             for proxy, batch in cases:
                 proxy.set(namespace(subscription=rate(100)))
-                topic = new_topic()
-                fill(pulsar.service, topic, 1_500, batch)
+                topic = filled(pulsar.service, 1_500, batch)
                 readings.append(stack.enter_context(Reading(topic=topic, **proxy.way)))
                 readings[-1].add(consumer_type=client_library.ConsumerType.Shared)
             time.sleep(5.0)
@@ -59,8 +58,7 @@ def test_permits_that_the_broker_has_not_are_found(pulsar: LocalPulsar) -> None:
     """As where it has lost some: it is asked, its own count holds, and all comes."""
     with bare_proxy(pulsar.service) as proxy:
         proxy.set(namespace(subscription=rate(100)))
-        topic = new_topic()
-        fill(pulsar.service, topic, 500, 1)
+        topic = filled(pulsar.service, 500, 1)
         with Reading(proxy.bootstrap, topic) as reading:
             reading.add(consumer_type=client_library.ConsumerType.KeyShared)
             until(lambda: len(reading.times()) > 100)
@@ -79,9 +77,10 @@ def test_rates_hold_within_two_percent(pulsar: LocalPulsar, kind: str) -> None:
     """Nine limits at once, each for 30 s from its first message on, and the last batch besides."""
     seconds = 30
     cases = [(each, batch) for each in RATES for batch in BATCHES]
-    topics = {case: new_topic() for case in cases}
-    for (each, batch), topic in topics.items():
-        fill(pulsar.service, topic, (each * (seconds + 5) + 10 * batch) // batch * batch, batch)
+    topics = {
+        (each, batch): filled(pulsar.service, (each * (seconds + 5) + 10 * batch) // batch * batch, batch)
+        for each, batch in cases
+    }
     with bare_proxy(pulsar.service) as proxy, ExitStack() as stack:
         proxy.set({f"topics.{topics[case]}": {"subscriptionDispatchRate": rate(case[0])} for case in cases})
         readings = {case: stack.enter_context(Reading(proxy.bootstrap, topics[case])) for case in cases}
@@ -104,8 +103,7 @@ def test_a_limit_that_begins_in_mid_flow_passes_one_batch_more_at_most(
 ) -> None:
     """Of what the broker still sends nothing goes on beyond the rate; what the client has it has."""
     with bare_proxy(pulsar.service) as proxy:
-        topic = new_topic()
-        fill(pulsar.service, topic, 30_000, batch)
+        topic = filled(pulsar.service, 30_000, batch)
         with Reading(proxy.bootstrap, topic) as reading:
             reading.add(receiver_queue_size=1_000)
             while len(reading.times()) < 3_000:
@@ -126,8 +124,7 @@ def test_a_limit_that_begins_in_mid_flow_passes_one_batch_more_at_most(
 def test_several_consumers_have_one_rate(pulsar: LocalPulsar, kind: str, batch: int) -> None:
     """Each on a connection of its own; a standby has none of it."""
     with bare_proxy(pulsar.service) as proxy:
-        topic = new_topic()
-        fill(pulsar.service, topic, 3_000, batch)
+        topic = filled(pulsar.service, 3_000, batch)
         proxy.set(namespace(subscription=rate(100)))
         with Reading(proxy.bootstrap, topic) as reading:
             for _ in range(3):
@@ -146,9 +143,7 @@ def test_several_consumers_have_one_rate(pulsar: LocalPulsar, kind: str, batch: 
 def test_all_subscriptions_of_a_topic_and_of_a_broker_have_one_rate(pulsar: LocalPulsar) -> None:
     """Where real Pulsar lets each of two plan with the same rest."""
     with bare_proxy(pulsar.service) as proxy:
-        topics = [new_topic(), new_topic()]
-        for topic in topics:
-            fill(pulsar.service, topic, 1_000, 1)
+        topics = [filled(pulsar.service, 1_000, 1) for _ in range(2)]
         proxy.set(namespace(topic=rate(20)))
         with Reading(proxy.bootstrap, topics[0]) as reading:
             reading.add("one")
@@ -171,8 +166,7 @@ def test_all_subscriptions_of_a_topic_and_of_a_broker_have_one_rate(pulsar: Loca
 def test_bytes_are_limited_up_to_one_entry(pulsar: LocalPulsar, admin: Admin) -> None:
     """Charged as the broker counts them: its own counter says the same."""
     with bare_proxy(pulsar.service) as proxy:
-        topic = new_topic()
-        fill(pulsar.service, topic, 3_000, 30)
+        topic = filled(pulsar.service, 3_000, 30)
         proxy.set(namespace(subscription=rate(size=10_000)))
         with Reading(proxy.bootstrap, topic) as reading:
             reading.add(consumer_type=client_library.ConsumerType.Shared)
@@ -189,8 +183,7 @@ def test_bytes_are_limited_up_to_one_entry(pulsar: LocalPulsar, admin: Admin) ->
 def test_there_is_no_way_round_the_bucket(pulsar: LocalPulsar) -> None:
     """Coming back, a second connection, another name, SEEK, asking again: no message beyond the rate."""
     with bare_proxy(pulsar.service) as proxy:
-        topic = new_topic()
-        fill(pulsar.service, topic, 1_000, 1)
+        topic = filled(pulsar.service, 1_000, 1)
         proxy.set(namespace(subscription=rate(30, period=30)))
         shared = {"consumer_type": client_library.ConsumerType.Shared}
         total = 0
@@ -215,8 +208,7 @@ def test_there_is_no_way_round_the_bucket(pulsar: LocalPulsar) -> None:
 def test_readers_and_negative_acknowledgements_count(pulsar: LocalPulsar) -> None:
     """A reader has a subscription of its own; what comes again is charged again."""
     with bare_proxy(pulsar.service) as proxy, client(proxy.bootstrap) as made:
-        topic = new_topic()
-        fill(pulsar.service, topic, 500, 1)
+        topic = filled(pulsar.service, 500, 1)
         proxy.set(namespace(subscription=rate(20)))
         reader = made.create_reader(topic, client_library.MessageId.earliest)
         times = [got.at for got in receive(reader, for_s=5.0)]
@@ -256,8 +248,7 @@ def test_what_is_not_stored_is_exempt(pulsar: LocalPulsar) -> None:
 def test_limits_gone_everything_comes(pulsar: LocalPulsar) -> None:
     """All permits that were kept back go on, and nothing is left behind."""
     with bare_proxy(pulsar.service) as proxy:
-        topic = new_topic()
-        fill(pulsar.service, topic, 5_000, 6)
+        topic = filled(pulsar.service, 5_000, 6)
         proxy.set(namespace(subscription=rate(10)))
         with Reading(proxy.bootstrap, topic) as reading:
             reading.add()

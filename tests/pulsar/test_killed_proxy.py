@@ -1,6 +1,5 @@
 """`weir proxy --pulsar`, killed while clients publish and consume, and started again in its place."""
 
-import socket
 import time
 from collections.abc import Callable
 from contextlib import ExitStack
@@ -8,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from broker_fixtures import apart
-from cluster_kit import LOOPBACK, Cluster, address
+from cluster_kit import LOOPBACK, Cluster
 from process_kit import Command
 from proxy_kit import until
 from pulsar_dispatch_kit import Reading, rate
@@ -22,16 +21,7 @@ KILLS = 3
 SENT_MIN = 500
 
 
-def accepts(service: str) -> bool:
-    """Whether somebody listens there."""
-    try:
-        socket.create_connection(address(service), timeout=1.0).close()
-    except OSError:
-        return False
-    return True
-
-
-class Restarting:
+class Restarting(ExitStack):
     """A proxy on one port; a context manager.
 
     Args:
@@ -41,30 +31,22 @@ class Restarting:
     """
 
     def __init__(self, own: Cluster, pulsar: LocalPulsar, folder: Path) -> None:
+        super().__init__()
         self.service = f"{LOOPBACK}:{free_port()}"
-        self._folder = folder
-        self._kafka = {"topic_prefix": own.topics.prefix}
+        self._folder, self._section = folder, {"topic_prefix": own.topics.prefix}
         self._words = ["proxy", "--pulsar", pulsar.service, "--kafka", own.kafka.bootstrap]
         self._words += ["--listen", self.service]
-        self._stack = ExitStack()
-
-    def __enter__(self) -> "Restarting":
-        self.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._stack.close()
 
     def start(self) -> None:
         """Start it; clients are let in when this returns."""
-        self._running = Command(self._folder / fresh("proxy"), *self._words, kafka=self._kafka)
-        self._stack.enter_context(self._running)
-        until(lambda: accepts(self.service), 60, f"a proxy; {self._running.log}")
+        command = Command(self._folder / fresh("proxy"), *self._words, kafka=self._section)
+        self._process = self.enter_context(command).process
+        command.ready()
 
     def kill(self) -> None:
         """kill -9."""
-        self._running.process.kill()
-        self._running.process.wait(5)
+        self._process.kill()
+        self._process.wait(5)
 
 
 def more(count: Callable[[], int], by: int) -> Callable[[], bool]:
@@ -87,6 +69,7 @@ def test_nothing_is_lost_with_a_proxy(
             own.policies.put(f"resourcegroups.{group}", {"publishRateInMsgs": 300})
             own.policies.put(f"namespaces.{namespace}", limits)
         with Restarting(own, pulsar, tmp_path) as proxy, ExitStack() as clients:
+            proxy.start()
             reading = clients.enter_context(Reading(proxy.service, topic))
             reading.add()
             producer = clients.enter_context(client(proxy.service)).create_producer(topic, **options)

@@ -13,7 +13,7 @@ from cluster_kit import Cluster
 from proxy_kit import until
 from pulsar import MessageId, Result
 from pulsar_kit import Admin, Publishing, Sending, client, fresh, numbered, receive
-from pulsar_proxy_kit import BOTH_WAYS, TLS_IN_SOAK, PulsarThread, joined
+from pulsar_proxy_kit import BOTH_WAYS, TLS_IN_SOAK, PulsarThread, joined, limited
 from pulsar_tools import java_produce, perf
 
 from weir.stack.pulsar import LocalPulsar
@@ -165,14 +165,7 @@ def test_one_partition_is_held_and_the_others_go_on(proxy: PulsarThread, admin: 
 @pytest.mark.soak
 def test_what_waits_for_a_limit_is_sent_again(proxy: PulsarThread, admin: Admin) -> None:
     """A queue in the proxy goes with its producer, and nothing of it is stored twice."""
-    group = fresh("both")
-    namespace = admin.namespace(f"public/{group}")
-    proxy.set(
-        {
-            f"resourcegroups.{group}": {"publishRateInMsgs": 20},
-            f"namespaces.{namespace}": {"resourcegroup": group},
-        }
-    )
+    namespace, _ = limited(proxy, admin, {"publishRateInMsgs": 20})
     topic = admin.topic(f"{namespace}/a")
     with client(proxy.bootstrap) as own:
         sending = Sending(own.create_producer(topic, batching_enabled=False), numbered(60))
@@ -184,7 +177,7 @@ def test_what_waits_for_a_limit_is_sent_again(proxy: PulsarThread, admin: Admin)
         sending.wait()
         assert stored(own, topic) == list(range(60))
     assert proxy.sample("weir_publish_unsent_sends_total", reason="blocked") > 0
-    assert proxy.sample("weir_publish_queued_sends") == 0
+    assert proxy.proxy.metrics.registry.get_sample_value("weir_publish_queued_sends") == 0
 
 
 @pytest.mark.soak

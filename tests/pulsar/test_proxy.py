@@ -135,11 +135,9 @@ def test_ways_to_consume(clients: Any) -> None:
     )  # fmt: skip
     dead = clients.subscribe(f"{topic}-dead", "dead")
     clients.create_producer(topic).send(b"bad")
-    times = 0
     for _ in range(3):
         consumer.negative_acknowledge(consumer.receive(10_000))
-        times += 1
-    assert times == 3 and dead.receive(10_000).data() == b"bad"
+    assert dead.receive(10_000).data() == b"bad"
 
 
 def test_an_unloaded_topic(proxy: PulsarThread, clients: Any, admin: Admin) -> None:

@@ -1,17 +1,16 @@
 """Transactions of the Java client through the proxy: what commits is there once, what aborts is not."""
 
-import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
 import pulsar as client_library
 import pytest
 from creation_proxy_kit import Limited
-from pulsar_dispatch_kit import fill, rate
+from pulsar_dispatch_kit import filled, rate
 from pulsar_kit import Admin, client, fresh, receive
 from pulsar_proxy_kit import bare_proxy
+from pulsar_tools import java_says
 
-from weir.jars.folders import PULSAR, jars_dir
 from weir.stack.pulsar import LocalPulsar
 
 pytestmark = pytest.mark.soak
@@ -33,10 +32,7 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalPulsar]:
 def copy(service: str, user: str, source: str, target: str) -> list[tuple[str, int, int]]:
     """Run the copying client: what became of each transaction, its messages, and when (ms)."""
     words = [service, user, source, target, str(MESSAGES), str(EACH)]
-    command = ["java", "-cp", f"{jars_dir(PULSAR)}/*", str(SOURCE), *words]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=180, check=False)
-    assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-2000:]
-    lines = [line.split(" ") for line in done.stdout.splitlines()]
+    lines = java_says(SOURCE, *words, limit_s=180.0)
     return [(line[0], int(line[1]), int(line[2])) for line in lines if line[0] in ("committed", "aborted")]
 
 
@@ -57,7 +53,7 @@ def test_a_copy_in_transactions_is_exact(broker: LocalPulsar, batch: int) -> Non
             name = fresh("exact")
             namespace = admin.namespace(f"public/{name}")
             source, target = (f"persistent://{namespace}/{end}" for end in ("source", "target"))
-            fill(broker.service, source, MESSAGES, batch)
+            filled(broker.service, MESSAGES, batch, source)
             proxy = Limited(thread)
             if limit is not None:
                 proxy.limit(controller_mutation_rate=0.01, controller_mutation_burst=10)

@@ -40,10 +40,8 @@ def test_nothing_of_weight_is_found(tmp_path: Path, protocols: list[str]) -> Non
     authority, report = Authority(tmp_path), tmp_path / "report.json"
 
     async def run() -> None:
-        door = Door(tls=authority.door(protocols=protocols))
-        await door.open(lambda: Curt(door))
-        await tried(door, authority.ca, report)
-        await door.close()
+        async with Door(made=Curt, tls=authority.door(protocols=protocols)) as door:
+            await tried(door, authority.ca, report)
 
     in_loop(run())
     found: list[dict[str, Any]] = json.loads(report.read_text())

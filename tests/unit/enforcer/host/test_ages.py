@@ -64,19 +64,18 @@ async def test_what_was_begun_arrives_whole(
             connection.check(LATER_MS)
             await asyncio.sleep(0.01)
 
-    door, (connection, said, answer) = Door(tls=authority.door() if secure else None), made()
-    await door.open(lambda: connection)
-    reader, writer = await door.connect(context=authority.context() if secure else None)
-    writer.write(said)
-    await asyncio.sleep(0.2)
-    whole = answer()
-    ages = asyncio.create_task(aging(connection))
-    await asyncio.sleep(0.1)
-    try:
-        same = await asyncio.wait_for(reader.read(), LIMIT_S) == whole
-    finally:
-        ages.cancel()
-        writer.transport.abort()
-        await door.close()
+    connection, said, answer = made()
+    async with Door(made=lambda _door: connection, tls=authority.door() if secure else None) as door:
+        reader, writer = await door.connect(context=authority.context() if secure else None)
+        writer.write(said)
+        await asyncio.sleep(0.2)
+        whole = answer()
+        ages = asyncio.create_task(aging(connection))
+        await asyncio.sleep(0.1)
+        try:
+            same = await asyncio.wait_for(reader.read(), LIMIT_S) == whole
+        finally:
+            ages.cancel()
+            writer.transport.abort()
     # Their difference would fill the log.
     assert same

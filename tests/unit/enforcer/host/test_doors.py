@@ -85,22 +85,21 @@ async def test_what_was_sent_is_read_by_who_stops_and_goes_at_once(authority: Au
 
 async def test_reading_on_just_when_the_connection_is_lost(authority: Authority) -> None:
     """TLS has lost its socket a turn before its owner hears of it."""
-    door, said = Door(paused=True, tls=authority.door()), list[object]()
+    said = list[object]()
     asyncio.get_running_loop().set_exception_handler(lambda _loop, context: said.append(context))
-    await door.open()
-    reader, writer = await asyncio.open_connection(
-        *door.address, ssl=authority.context(), server_hostname=LOOPBACK
-    )
-    writer.write(bytes(3_000))
-    came = await door.next()
-    await asyncio.sleep(0.1)
-    came.transport.abort()
-    came.transport.resume_reading()
-    came.transport.pause_reading()
-    came.transport.resume_reading()
-    await asyncio.wait_for(came.over.wait(), LIMIT_S)
-    with pytest.raises((OSError, asyncio.IncompleteReadError)):
-        await reader.readexactly(1)
-    writer.transport.abort()
-    await door.close()
+    async with Door(paused=True, tls=authority.door()) as door:
+        reader, writer = await asyncio.open_connection(
+            *door.address, ssl=authority.context(), server_hostname=LOOPBACK
+        )
+        writer.write(bytes(3_000))
+        came = await door.next()
+        await asyncio.sleep(0.1)
+        came.transport.abort()
+        came.transport.resume_reading()
+        came.transport.pause_reading()
+        came.transport.resume_reading()
+        await asyncio.wait_for(came.over.wait(), LIMIT_S)
+        with pytest.raises((OSError, asyncio.IncompleteReadError)):
+            await reader.readexactly(1)
+        writer.transport.abort()
     assert not said

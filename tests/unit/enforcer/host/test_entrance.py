@@ -85,16 +85,14 @@ async def test_a_header_comes_before_the_handshake(kind: str, setting: str, auth
 async def test_a_header_is_taken_from_load_balancers_only(host: str) -> None:
     """Of others no byte is read; an address of IPv4 is meant by itself also where it comes by IPv6."""
     for networks, trusted in ((["127.0.0.0/8", "::1"], True), (["192.0.2.0/24", "2001:db8::/32"], False)):
-        door = Door(host, proxy_protocol_from=networks, **REQUIRED)
-        await door.open()
-        reader, writer = await door.connect(text(*CLIENTS["tcp4"]))
-        if trusted:
-            assert (await door.next()).visitor.peer == CLIENTS["tcp4"]
-        else:
-            await is_out(reader)
-            assert door.turned_away("untrusted") == 1 and door.came.empty()
-        writer.close()
-        await door.close()
+        async with Door(host, proxy_protocol_from=networks, **REQUIRED) as door:
+            reader, writer = await door.connect(text(*CLIENTS["tcp4"]))
+            if trusted:
+                assert (await door.next()).visitor.peer == CLIENTS["tcp4"]
+            else:
+                await is_out(reader)
+                assert door.turned_away("untrusted") == 1 and door.came.empty()
+            writer.close()
 
 
 @each("item", ["", "10.0.0.1/8", "10.0.0.0/33", "balancer", "ü\n"])
@@ -192,43 +190,40 @@ async def test_no_time_for_the_end_of_tls_keeps_nobody_out(authority: Authority)
 async def test_a_connection_that_cannot_be_made_takes_no_place() -> None:
     """However often it fails."""
     asyncio.get_running_loop().set_exception_handler(lambda _loop, _context: None)
-    door, failing = Door(connections_per_address=1), [True] * 3
+    failing = [True] * 3
 
-    def accept() -> Came:
+    def accept(door: Door) -> Came:
         if failing:
             failing.pop()
             raise MemoryError
         return Came(door)
 
-    await door.open(accept)
-    for _ in range(3):
-        reader, writer = await door.connect()
-        await is_out(reader)
+    async with Door(connections_per_address=1, made=accept) as door:
+        for _ in range(3):
+            reader, writer = await door.connect()
+            await is_out(reader)
+            writer.close()
+        _, writer = await door.connect()
+        await door.next()
         writer.close()
-    _, writer = await door.connect()
-    await door.next()
-    writer.close()
-    await door.close()
 
 
 async def test_who_is_in_makes_no_room(authority: Authority) -> None:
     """Though the task that let it in is not over yet."""
     chosen = list[bool]()
-    door = Door(tls=authority.door())
 
     class Late(Came):
         def connection_made(self, transport: asyncio.BaseTransport) -> None:
             super().connection_made(transport)
-            chosen.append(door.entrance._make_room())
+            chosen.append(self._door.entrance._make_room())
 
-    await door.open(lambda: Late(door))
-    _, writer = await door.connect(b"", context=authority.context())
-    came = await door.next()
-    writer.write(FIRST)
-    await all_of(came, FIRST)
-    assert chosen == [False] and door.failed("full") == 0
-    writer.transport.abort()
-    await door.close()
+    async with Door(made=Late, tls=authority.door()) as door:
+        _, writer = await door.connect(b"", context=authority.context())
+        came = await door.next()
+        writer.write(FIRST)
+        await all_of(came, FIRST)
+        assert chosen == [False] and door.failed("full") == 0
+        writer.transport.abort()
 
 
 async def test_new_connections_of_one_address_are_bounded() -> None:
@@ -273,14 +268,12 @@ def test_clients_without_a_header_make_room() -> None:
 
     async def run() -> None:
         asyncio.get_running_loop().set_exception_handler(lambda _loop, context: mistakes.append(context))
-        door = Door(room=3, **REQUIRED)
-        await door.open()
-        mute = [socket.create_connection(door.address, timeout=LIMIT_S) for _ in range(10)]
-        _, writer = await door.connect(text("192.0.2.7", 1))
-        await door.next()
-        assert door.turned_away("full") >= 8
-        writer.close()
-        await door.close()
+        async with Door(room=3, **REQUIRED) as door:
+            mute = [socket.create_connection(door.address, timeout=LIMIT_S) for _ in range(10)]
+            _, writer = await door.connect(text("192.0.2.7", 1))
+            await door.next()
+            assert door.turned_away("full") >= 8
+            writer.close()
         for client in mute:
             client.close()
 

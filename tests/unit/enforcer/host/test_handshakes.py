@@ -9,7 +9,6 @@ import resource
 import socket
 import ssl
 import warnings
-from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import pytest
@@ -103,16 +102,14 @@ async def test_whoever_closes_when_its_client_ends_says_goodbye_once(
             self.transport.close()
 
     monkeypatch.setattr(Secured, "_bound_end", noted)
-    door = Door(tls=authorities.own.door())
-    await door.open(lambda: Closing(door))
-    context = ssl.create_default_context(cafile=authorities.own.ca)
-    client = await asyncio.to_thread(shake, door.address, context, LOOPBACK)
-    came = await door.next()
-    with contextlib.suppress(OSError):
-        await asyncio.to_thread(client.unwrap)
-    client.close()
-    await asyncio.wait_for(came.over.wait(), LIMIT_S)
-    await door.close()
+    async with Door(made=Closing, tls=authorities.own.door()) as door:
+        context = ssl.create_default_context(cafile=authorities.own.ca)
+        client = await asyncio.to_thread(shake, door.address, context, LOOPBACK)
+        came = await door.next()
+        with contextlib.suppress(OSError):
+            await asyncio.to_thread(client.unwrap)
+        client.close()
+        await asyncio.wait_for(came.over.wait(), LIMIT_S)
     assert len(bound) == 1
 
 
@@ -263,36 +260,27 @@ class Brief(asyncio.Protocol):
         transport.close()
 
 
-@pytest.fixture
-def broker(authorities: Authorities, request: pytest.FixtureRequest) -> Iterator[ssl.SSLContext]:
-    """A broker's context; its certificate as the test has it, its version as its parameter."""
-    kind, version = request.param
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+@pytest.mark.parametrize(
+    ("kind", "version", "check_hostname", "spoken_to"),
+    [
+        ("good", None, True, True), ("good", OLD, True, True), ("good", NEW, True, True),
+        ("elsewhere", None, False, True), ("elsewhere", None, True, False), ("untrusted", None, True, False),
+        ("untrusted", None, False, False), ("expired", None, False, False), ("good", OLDER, True, False),
+    ],
+)  # fmt: skip
+async def test_brokers(
+    authorities: Authorities, kind: str, version: ssl.TLSVersion | None, check_hostname: bool,
+    spoken_to: bool, caplog: pytest.LogCaptureFixture,
+) -> None:  # fmt: skip
+    """Only those with a certificate of the settings' CA, by TLS 1.2 or 1.3, whatever host is expected."""
+    asked = UpstreamTlsSettings(ca=authorities.own.ca, check_hostname=check_hostname)
+    broker = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     pair = {
         "good": authorities.own.server, "untrusted": authorities.other.server,
         "expired": lambda: authorities.own.expired("broker"), "elsewhere": lambda: authorities.own.issue("x"),
     }[kind]()  # fmt: skip
-    context.load_cert_chain(*pair)
-    yield limited(context, version, "")
-
-
-@pytest.mark.parametrize(
-    ("broker", "check_hostname", "spoken_to"),
-    [
-        (("good", None), True, True), (("good", OLD), True, True), (("good", NEW), True, True),
-        (("elsewhere", None), False, True), (("elsewhere", None), True, False),
-        (("untrusted", None), True, False), (("untrusted", None), False, False),
-        (("expired", None), False, False), (("good", OLDER), True, False),
-    ],
-    indirect=["broker"],
-)  # fmt: skip
-async def test_brokers(
-    authorities: Authorities, broker: ssl.SSLContext, check_hostname: bool, spoken_to: bool,
-    caplog: pytest.LogCaptureFixture,
-) -> None:  # fmt: skip
-    """Only those with a certificate of the settings' CA, by TLS 1.2 or 1.3, whatever host is expected."""
-    asked = UpstreamTlsSettings(ca=authorities.own.ca, check_hostname=check_hostname)
-
+    broker.load_cert_chain(*pair)
+    limited(broker, version, "")
     listener = socket.create_server((LOOPBACK, 0))
 
     def serve() -> None:

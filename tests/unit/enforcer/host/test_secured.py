@@ -7,7 +7,7 @@ import gc
 import socket
 import ssl
 import tracemalloc
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import cast
 
 import pytest
@@ -57,8 +57,9 @@ class Side(asyncio.Protocol):
         """See asyncio.Protocol."""
         self.told.append("resume")
 
-    def connection_lost(self, _exc: Exception | None) -> None:
+    def connection_lost(self, exc: Exception | None) -> None:
         """See asyncio.Protocol."""
+        self.why = exc
         self.over.set()
 
     async def got(self, count: int) -> None:
@@ -70,18 +71,44 @@ class Side(asyncio.Protocol):
 
 
 @contextlib.asynccontextmanager
-async def between(authority: Authority) -> AsyncIterator[tuple[Side, Side]]:
+async def between(authority: Authority, ours: type[Side] = Side) -> AsyncIterator[tuple[Side, Side]]:
     """A connection by TLS: the broker's side of it, through the entrance, and ours, dialled."""
-    door, there, here = Door(tls=authority.door()), Side(), Side()
-    await door.open(lambda: there)
-    await dial(lambda: here, door.address, ssl.create_default_context(cafile=authority.ca))
-    await asyncio.wait_for(there.made.wait(), LIMIT_S)
-    try:
-        yield there, here
-    finally:
-        for side in (there, here):
-            side.transport.abort()
-        await door.close()
+    there, here = Side(), ours()
+    async with Door(made=lambda _door: there, tls=authority.door()) as door:
+        await dial(lambda: here, door.address, ssl.create_default_context(cafile=authority.ca))
+        await asyncio.wait_for(there.made.wait(), LIMIT_S)
+        try:
+            yield there, here
+        finally:
+            for side in (there, here):
+                side.transport.abort()
+
+
+Do = Callable[[Callable[[], object]], Awaitable[None]]
+"""Does a step of a client's TLS, whatever must be sent and read for it."""
+
+
+async def shaken_by_hand(
+    door: Door, authority: Authority, behind: bytes
+) -> tuple[socket.socket, ssl.SSLObject, Do]:
+    """A client whose last step of the handshake comes in one packet with this; and its TLS."""
+    loop, got, sent = asyncio.get_running_loop(), ssl.MemoryBIO(), ssl.MemoryBIO()
+    tls = ssl.create_default_context(cafile=authority.ca).wrap_bio(got, sent, server_hostname=LOOPBACK)
+    client = socket.create_connection(door.address, timeout=LIMIT_S)
+    client.setblocking(False)
+
+    async def do(step: Callable[[], object]) -> None:
+        while True:
+            try:
+                step()
+                break
+            except ssl.SSLWantReadError:
+                await loop.sock_sendall(client, sent.read())
+                got.write(await loop.sock_recv(client, SLICE_BYTES))
+        await loop.sock_sendall(client, sent.read())
+
+    await do(lambda: (tls.do_handshake(), tls.write(behind)))
+    return client, tls, do
 
 
 @pytest.mark.parametrize("part", [len(LARGE), 50_000])
@@ -130,14 +157,9 @@ async def test_who_reads_nothing_at_first_can_write(authority: Authority) -> Non
             self.transport.pause_reading()
             self.transport.write(b"hello")
 
-    door, there, here = Door(tls=authority.door()), Side(), Deaf()
-    await door.open(lambda: there)
-    await dial(lambda: here, door.address, ssl.create_default_context(cafile=authority.ca))
-    await there.got(5)
-    assert here.transport.get_write_buffer_size() == 0
-    for side in (there, here):
-        side.transport.abort()
-    await door.close()
+    async with between(authority, Deaf) as (there, here):
+        await there.got(5)
+        assert here.transport.get_write_buffer_size() == 0
 
 
 async def test_what_waits_at_the_end_arrives(authority: Authority) -> None:
@@ -154,39 +176,24 @@ async def test_what_waits_when_the_client_ends_its_side_arrives(
     authority: Authority, caplog: pytest.LogCaptureFixture
 ) -> None:
     """It may still read after its close_notify; what it does not get is no flood of the log either."""
-    loop = asyncio.get_running_loop()
-    door, there = Door(tls=authority.door()), Side()
-    await door.open(lambda: there)
-    got, sent = ssl.MemoryBIO(), ssl.MemoryBIO()
-    tls = ssl.create_default_context(cafile=authority.ca).wrap_bio(got, sent, server_hostname=LOOPBACK)
-    with socket.create_connection(door.address, timeout=LIMIT_S) as client:
-        client.setblocking(False)
-
-        async def until(step: Callable[[], object]) -> None:
-            while True:
-                try:
-                    step()
-                    break
-                except ssl.SSLWantReadError:
-                    await loop.sock_sendall(client, sent.read())
-                    got.write(await loop.sock_recv(client, SLICE_BYTES))
-            await loop.sock_sendall(client, sent.read())
-
-        await until(tls.do_handshake)
-        await asyncio.wait_for(there.made.wait(), LIMIT_S)
+    there = Side()
+    async with Door(made=lambda _door: there, tls=authority.door()) as door:
+        client, tls, do = await shaken_by_hand(door, authority, b"x")
+        with client:
+            await asyncio.wait_for(there.made.wait(), LIMIT_S)
+            there.transport.write(LARGE)
+            with contextlib.suppress(ssl.SSLWantReadError):
+                tls.unwrap()
+            # What that has to send.
+            await do(lambda: None)
+            await asyncio.wait_for(there.ended.wait(), LIMIT_S)
+            data = bytearray()
+            async with asyncio.timeout(LIMIT_S):
+                while len(data) < len(LARGE):
+                    await do(lambda: data.extend(tls.read(SLICE_BYTES)))
+            assert data == LARGE
         there.transport.write(LARGE)
-        with contextlib.suppress(ssl.SSLWantReadError):
-            tls.unwrap()
-        await loop.sock_sendall(client, sent.read())
-        await asyncio.wait_for(there.ended.wait(), LIMIT_S)
-        data = bytearray()
-        async with asyncio.timeout(LIMIT_S):
-            while len(data) < len(LARGE):
-                await until(lambda: data.extend(tls.read(SLICE_BYTES)))
-        assert data == LARGE
-    there.transport.write(LARGE)
-    await asyncio.sleep(0.1)
-    await door.close()
+        await asyncio.sleep(0.1)
     assert there.transport.get_write_buffer_size() == 0
     assert not caplog.messages
 
@@ -212,7 +219,6 @@ async def test_an_idle_connection_keeps_what_is_counted(authority: Authority) ->
     # Made before, since they are not counted.
     spare, sides = [Side() for _ in range(2 * count + 10)], list[Side]()
     context = ssl.create_default_context(cafile=authority.ca)
-    door = Door(room=2 * count, tls=authority.door())
 
     def side() -> Side:
         sides.append(spare.pop())
@@ -226,36 +232,15 @@ async def test_an_idle_connection_keeps_what_is_counted(authority: Authority) ->
             there.transport.write(b"x")
             await here.got(1)
 
-    await door.open(side)
-    await connect(5)
-    before = libc.mallinfo2().in_use
-    await connect(count)
-    grown = libc.mallinfo2().in_use - before
-    kept = sum(kept_by(here.transport) for here in sides[-2 * count :])
-    for here in sides:
-        here.transport.abort()
-    await door.close()
+    async with Door(room=2 * count, made=lambda _door: side(), tls=authority.door()) as door:
+        await connect(5)
+        before = libc.mallinfo2().in_use
+        await connect(count)
+        grown = libc.mallinfo2().in_use - before
+        kept = sum(kept_by(here.transport) for here in sides[-2 * count :])
+        for here in sides:
+            here.transport.abort()
     assert grown < kept
-
-
-async def shaken_by_hand(
-    door: Door, authority: Authority, behind: bytes
-) -> tuple[socket.socket, ssl.SSLObject]:
-    """A client whose last step of the handshake comes in one packet with this; and its TLS."""
-    loop, got, sent = asyncio.get_running_loop(), ssl.MemoryBIO(), ssl.MemoryBIO()
-    tls = ssl.create_default_context(cafile=authority.ca).wrap_bio(got, sent, server_hostname=LOOPBACK)
-    client = socket.create_connection(door.address, timeout=LIMIT_S)
-    client.setblocking(False)
-    while True:
-        try:
-            tls.do_handshake()
-            break
-        except ssl.SSLWantReadError:
-            await loop.sock_sendall(client, sent.read())
-            got.write(await loop.sock_recv(client, SLICE_BYTES))
-    tls.write(behind)
-    await loop.sock_sendall(client, sent.read())
-    return client, tls
 
 
 @pytest.mark.parametrize("size", [5, 51_200])
@@ -265,7 +250,7 @@ async def test_what_comes_with_the_handshake_waits_for_who_does_not_read(
     """It is told once it is wanted, though the client has ended meanwhile."""
     sent = LARGE[:size]
     async with Door(paused=True, tls=authority.door()) as door:
-        client, _ = await shaken_by_hand(door, authority, sent)
+        client, _, _ = await shaken_by_hand(door, authority, sent)
         arrived(client)
         client.close()
         came = await door.next()
@@ -278,22 +263,14 @@ async def test_what_comes_with_the_handshake_waits_for_who_does_not_read(
 
 async def test_what_stands_before_nonsense_is_told(authority: Authority) -> None:
     """And the connection ends for it, with what TLS says of it."""
-
-    class Told(Side):
-        def connection_lost(self, exc: Exception | None) -> None:
-            super().connection_lost(exc)
-            self.why = exc
-
-    there = Told()
-    door = Door(tls=authority.door())
-    await door.open(lambda: there)
-    client, tls = await shaken_by_hand(door, authority, b"good")
-    with client:
-        await asyncio.get_running_loop().sock_sendall(client, b"\x17\x03\x03\0\x20" + bytes(32))
-        await asyncio.wait_for(there.over.wait(), LIMIT_S)
+    there = Side()
+    async with Door(made=lambda _door: there, tls=authority.door()) as door:
+        client, tls, _ = await shaken_by_hand(door, authority, b"good")
+        with client:
+            await asyncio.get_running_loop().sock_sendall(client, b"\x17\x03\x03\0\x20" + bytes(32))
+            await asyncio.wait_for(there.over.wait(), LIMIT_S)
     assert there.data == b"good" and isinstance(there.why, ssl.SSLError)
     assert tls.version() == "TLSv1.3"
-    await door.close()
 
 
 @pytest.mark.parametrize(("said", "reason"), [(b"GET / HTTP/1.1\r\n\r\n", "no_tls"), (b"", "closed")])
@@ -304,19 +281,17 @@ def test_of_a_failed_handshake_nothing_stays(authority: Authority, said: bytes, 
         return sum(issubclass(type(found), Secured) for found in gc.get_objects())
 
     async def run() -> None:
-        door = Door(tls=authority.door())
-        await door.open()
-        gc.disable()
-        try:
-            for _ in range(20):
-                with socket.create_connection(door.address, timeout=LIMIT_S) as client:
-                    client.sendall(said)
-            await door.fails(reason, 20)
-            await asyncio.sleep(0.1)
-            assert count() == 0
-        finally:
-            gc.enable()
-            await door.close()
+        async with Door(tls=authority.door()) as door:
+            gc.disable()
+            try:
+                for _ in range(20):
+                    with socket.create_connection(door.address, timeout=LIMIT_S) as client:
+                        client.sendall(said)
+                await door.fails(reason, 20)
+                await asyncio.sleep(0.1)
+                assert count() == 0
+            finally:
+                gc.enable()
 
     with only_new_garbage():
         in_loop(run())
@@ -326,7 +301,7 @@ def test_of_a_failed_handshake_nothing_stays(authority: Authority, said: bytes, 
 async def test_who_does_not_end_is_ended(authority: Authority, size: int) -> None:
     """A client that neither reads nor closes has its time, and no more."""
     async with Door(goodbye_s=0.2, tls=authority.door()) as door:
-        client, _ = await shaken_by_hand(door, authority, b"x")
+        client, _, _ = await shaken_by_hand(door, authority, b"x")
         with client:
             came = await door.next()
             came.transport.write(LARGE[:size])

@@ -37,8 +37,7 @@ def test_a_broker_that_ends_by_tls(rig: PulsarRig, over: bool) -> None:
         rig.open()
         rig.down(MESSAGE[:500])
     else:
-        rig.up(connect())
-        rig.dialled()
+        rig.knock()
     before, rig.client.data = rig.client.data, b""
     rig.upstream.connection_lost(ssl.SSLError(1, "alert"))
     reason = "lost" if over else "tls"
@@ -203,9 +202,7 @@ def test_the_bound_of_frames(monkeypatch: pytest.MonkeyPatch) -> None:
     rig.up(connect(auth_data=bytes(2_000)))
     assert rig.client.closed and rig.metric("proxy_bad_frames_total", reason="too_large") == 1
     for size, passes in ((1_000 + 10_240, True), (1_001 + 10_240, False)):
-        rig = PulsarRig()
-        rig.up(connect())
-        rig.dialled()
+        rig = PulsarRig().knock()
         rig.down(connected(max_message_size=1_000))
         frame = build(frames.SEND, new_body(frames.SEND, producer_id=1), bytes(size - 10))
         assert len(frame) == 4 + size
@@ -307,9 +304,7 @@ def test_too_many_connections(rig: PulsarRig) -> None:
 
 def test_who_has_been_here_too_long_hears_what_is_under_way(rig: PulsarRig) -> None:
     """It is not read any more, and ends when it is asked again, a second later."""
-    rig.up(connect())
-    rig.dialled()
-    rig.down(connected())
+    rig.open()
     rig.connection.drain("age")
     rig.down(MESSAGE)
     assert not rig.client.reading and rig.client.data.endswith(MESSAGE)

@@ -1,13 +1,12 @@
 """What is read takes its turn."""
 
-from collections.abc import Callable
-
+from clock_kit import Rounds
 from connection_kit import FakeTransport
 from hypothesis import given
 from hypothesis import strategies as st
 from property_kit import tries
 
-from enforcer.host.turns import TURN_S, Turns
+from enforcer.host.turns import TURN_S
 from enforcer.pulsar.inlet import Inlet
 from enforcer.wire.pulsar import frames
 from enforcer.wire.pulsar.commands import command
@@ -18,13 +17,12 @@ LOOKUP = command(frames.LOOKUP, topic="t" * 500, request_id=1)
 MANY = 200
 
 
-class Reading:
+class Reading(Rounds):
     """An inlet whose frames take a tenth of a turn each."""
 
     def __init__(self) -> None:
+        super().__init__()
         self.now_s = 1.0
-        self.rounds: list[Callable[[], None]] = []
-        self.turns = Turns(self.rounds.append, lambda: self.now_s)
         self.passed, self.taken, self.all = b"", 0, b""
         self.transport = FakeTransport()
         self.inlet = Inlet(self.turns, self._pass, self._take, lambda: self.feed(b""), 1_000)
@@ -34,12 +32,6 @@ class Reading:
     def feed(self, data: bytes) -> None:
         """Bytes come."""
         self.inlet.feed(data)
-
-    def next_round(self) -> None:
-        """The loop goes on."""
-        rounds, self.rounds[:] = list(self.rounds), []
-        for one in rounds:
-            one()
 
     def busy(self) -> None:
         """Others use this round of the loop up."""
@@ -66,11 +58,11 @@ def test_a_long_run_is_shown_in_turns() -> None:
     rounds = 0
     while one.taken < MANY:
         before = one.taken
-        one.next_round()
+        one.round()
         assert one.taken - before <= 32
         rounds += 1
         assert rounds < MANY
-    one.next_round()
+    one.round()
     assert one.passed == PING * MANY and one.transport.reading
 
 
@@ -82,12 +74,12 @@ def test_others_have_their_turn_first() -> None:
     one.feed(LOOKUP[40:])
     assert one.taken == 1
     one.taken = 0
-    one.next_round()
+    one.round()
     one.busy()
     one.feed(FLOW)
     one.feed(PING)
     assert one.taken == 0 and one.passed == b"" and not one.transport.reading
-    one.next_round()
+    one.round()
     assert one.taken == 1 and one.passed == PING and one.transport.reading
 
 
@@ -112,8 +104,8 @@ def test_when_nobody_objects_any_more_all_whole_frames_are_through(
         if rest:
             one.inlet.go("dial")
             one.feed(b"")
-            while one.rounds:
-                one.next_round()
+            while one.soon:
+                one.round()
             assert one.all == sent and one.transport.reading
         assert sent.startswith(one.all)
 
@@ -124,7 +116,7 @@ def test_an_end_waits_for_no_turn() -> None:
     one.feed((FLOW + PING) * MANY)
     assert one.inlet.finish() > 0
     assert one.taken == MANY and one.passed == PING * MANY
-    one.next_round()
+    one.round()
     assert one.taken == MANY
 
 

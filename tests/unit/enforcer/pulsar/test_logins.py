@@ -9,6 +9,7 @@ from enforcer.wire.pulsar.commands import CONNECTION, ServerError, command, erro
 from streaming.contract.events import ANONYMOUS
 
 TOKEN = b"e30.eyJzdWIiOiJhbGljZSJ9.x"
+CHALLENGE = command(frames.AUTH_CHALLENGE, challenge={"auth_method_name": "token"})
 
 
 def test_a_login_passes(rig: PulsarRig) -> None:
@@ -32,8 +33,7 @@ def test_a_login_passes(rig: PulsarRig) -> None:
 
 def test_a_connect_that_names_nobody_is_not_touched(rig: PulsarRig) -> None:
     """It goes to the broker of --pulsar, byte for byte."""
-    rig.up(connect())
-    rig.dialled()
+    rig.knock()
     assert rig.upstream.target == BROKER and rig.broker.data == connect()
 
 
@@ -66,20 +66,16 @@ def test_no_open_relay(rig: PulsarRig, target: str) -> None:
 )
 def test_who_it_is(fields: dict[str, object], own: dict[str, object], user: str) -> None:
     """What the login names, if brokers check such logins."""
-    rig = PulsarRig(own=own)
-    rig.open(**fields)
+    rig = PulsarRig(own=own).open(**fields)
     assert rig.connection.user == user
 
 
 def test_a_login_of_several_steps(rig: PulsarRig) -> None:
     """Challenge and response pass; the last name counts."""
-    rig.up(connect(auth_method_name="token", auth_data=b""))
-    rig.dialled()
-    challenge = command(frames.AUTH_CHALLENGE, challenge={"auth_method_name": "token"})
-    rig.down(challenge)
+    rig.knock(auth_method_name="token", auth_data=b"").down(CHALLENGE)
     answer = command(frames.AUTH_RESPONSE, response={"auth_method_name": "token", "auth_data": TOKEN})
     rig.up(answer)
-    assert rig.client.data == challenge and rig.broker.data.endswith(answer)
+    assert rig.client.data == CHALLENGE and rig.broker.data.endswith(answer)
     rig.down(connected())
     assert rig.connection.user == "alice"
 
@@ -87,38 +83,28 @@ def test_a_login_of_several_steps(rig: PulsarRig) -> None:
 def test_a_login_answer_counts_for_nothing_that_the_broker_did_not_ask_for() -> None:
     """Behind a CONNECT that is let in, it would name another user, or nobody, for the same login."""
     for method, data in (("", TOKEN), ("basic", b"bob:x"), ("token", b"")):
-        rig = PulsarRig()
-        rig.up(connect(auth_method_name="token", auth_data=TOKEN))
-        rig.dialled()
+        rig = PulsarRig().knock(auth_method_name="token", auth_data=TOKEN)
         rig.up(command(frames.AUTH_RESPONSE, response={"auth_method_name": method, "auth_data": data}))
         assert rig.client.closed and rig.connection.over
 
 
 def test_a_login_answer_is_read_as_connect_said() -> None:
     """Brokers do not look at the method that it names; and each question has one answer."""
-    rig = PulsarRig()
-    rig.up(connect(auth_method_name="token", auth_data=b""))
-    rig.dialled()
-    rig.down(command(frames.AUTH_CHALLENGE, challenge={"auth_method_name": "token"}))
     answer = command(frames.AUTH_RESPONSE, response={"auth_method_name": "basic", "auth_data": TOKEN})
-    rig.up(answer)
-    rig.down(connected())
-    assert rig.connection.user == "alice"
-    rig = PulsarRig()
-    rig.up(connect(auth_method_name="token", auth_data=b""))
-    rig.dialled()
-    rig.down(command(frames.AUTH_CHALLENGE, challenge={"auth_method_name": "token"}))
-    rig.up(answer)
-    rig.up(answer)
-    assert rig.connection.over
+    once, twice = (PulsarRig().knock(auth_method_name="token", auth_data=b"") for _ in range(2))
+    for rig in (once, twice):
+        rig.down(CHALLENGE)
+        rig.up(answer)
+    once.down(connected())
+    assert once.connection.user == "alice"
+    twice.up(answer)
+    assert twice.connection.over
 
 
 def test_a_refused_login_is_the_brokers_word() -> None:
     """Its error passes before the end, which the broker brings about; nobody counts as logged in."""
     part = Seeing({frames.SEND}, set())
-    rig = PulsarRig(part)
-    rig.up(connect(auth_method_name="token", auth_data=TOKEN))
-    rig.dialled()
+    rig = PulsarRig(part).knock(auth_method_name="token", auth_data=TOKEN)
     refusal = error(CONNECTION, ServerError.AUTHENTICATION, "no")
     rig.down(refusal)
     rig.upstream.connection_lost(None)
@@ -131,8 +117,7 @@ def test_a_refused_login_is_the_brokers_word() -> None:
 def test_nothing_goes_before_a_login(rig: PulsarRig, early: bytes, after_connect: bool) -> None:
     """Who sends anything else than a login is ended, and the broker sees nothing of it."""
     if after_connect:
-        rig.up(connect())
-        rig.dialled()
+        rig.knock()
         rig.broker.data = b""
     rig.up(early)
     assert rig.client.closed and rig.broker.data == b""

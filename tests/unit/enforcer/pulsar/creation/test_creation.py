@@ -172,11 +172,17 @@ async def test_a_forged_refusal_gives_nothing_back(yard: Yard, client: Client) -
     assert yard.refunded() == 0 and yard.known.has(HERE + "t", None)
 
 
-async def test_two_connections_create_one_topic_and_pay_once(yard: Yard) -> None:
-    """The second waits for the first."""
-    one, two = Client(yard), Client(yard, user="a")
+async def behind(yard: Yard) -> tuple[Client, Client]:
+    """Two clients of one user that ask for the same new topic, the second behind the first."""
+    one, two = Client(yard), Client(yard)
     await one.produce()
     await two.produce()
+    return one, two
+
+
+async def test_two_connections_create_one_topic_and_pay_once(yard: Yard) -> None:
+    """The second waits for the first."""
+    one, two = await behind(yard)
     assert not two.wire.up
     await one.answer(None)
     await one.made(1)
@@ -188,9 +194,7 @@ async def test_if_the_first_is_refused_the_second_asks_itself() -> None:
     """It has waited as long."""
     yard = Yard({"create_wait_ms": 5_000})
     await yard.drain()
-    one, two = Client(yard), Client(yard)
-    await one.produce()
-    await two.produce()
+    one, two = await behind(yard)
     await one.answer(None)
     assert one.told().error == 22
     await two.answer(None)
@@ -235,27 +239,22 @@ async def test_a_forged_refusal_of_a_partitioned_topics_own_name(yard: Yard, cli
     assert yard.refunded() == 0
 
 
-async def test_an_answer_that_never_comes() -> None:
+async def test_an_answer_that_never_comes(
+    yard: Yard, client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The client has given up; what it asked for stays charged, and a late answer passes."""
-    limit, creation._ANSWER_LIMIT_S = creation._ANSWER_LIMIT_S, 0.02
-    try:
-        yard, client = asking()
-        await client.send(SUBSCRIBE, topic="t", consumer_id=1)
-        await client.answer(None)
-        await asyncio.sleep(0.03)
-        await settle_down()
-        assert client.part.held_bytes == 0 and not client.wire.down
-        assert await client.reply(13, request_id=1)
-        assert yard.refunded() == 0
-    finally:
-        creation._ANSWER_LIMIT_S = limit
+    monkeypatch.setattr(creation, "_ANSWER_LIMIT_S", 0.02)
+    await client.answered(client.send(SUBSCRIBE, topic="t", consumer_id=1), None)
+    await asyncio.sleep(0.03)
+    await settle_down()
+    assert client.part.held_bytes == 0 and not client.wire.down
+    assert await client.reply(13, request_id=1)
+    assert yard.refunded() == 0
 
 
 async def test_who_has_the_turn_keeps_nobody_from_what_is_there(yard: Yard) -> None:
     """It reads no answers; others ask for themselves before long."""
-    one, two = Client(yard), Client(yard)
-    await one.produce()
-    await two.produce()
+    _one, two = await behind(yard)
     assert not two.wire.up
     await asyncio.sleep(creation._PATIENCE_S + 0.05)
     await two.answer(0)
@@ -265,9 +264,7 @@ async def test_who_has_the_turn_keeps_nobody_from_what_is_there(yard: Yard) -> N
 
 async def test_who_waited_and_finds_nothing_waits_for_its_turn(yard: Yard) -> None:
     """The topic is not there yet: the first still pays alone."""
-    one, two = Client(yard), Client(yard)
-    await one.produce()
-    await two.produce()
+    one, two = await behind(yard)
     await asyncio.sleep(creation._PATIENCE_S + 0.05)
     await two.answer(None)
     assert not two.wire.up and not two.wire.down

@@ -123,6 +123,34 @@ def test_names_of_their_own_kind_are_limited_as_all_others(local: str) -> None:
     assert 20 <= len(link.got[1]) <= 30
 
 
+@pytest.mark.parametrize("name", [TOPIC, TOPIC.replace("p", "P", 1), "acme/orders/t1"])
+def test_a_rate_holds_however_the_topic_is_written(name: str) -> None:
+    """Brokers take all of these for one topic."""
+    _, link = reading(per_subscription(10), topic=name)
+    link.publish(1, 100, ms=5_000)
+    assert 50 <= len(link.got[1]) <= 51
+
+
+def test_a_name_of_the_old_form_counts_for_its_tenant() -> None:
+    """No rate can be for it, which is counted."""
+    world = World(
+        {
+            "resourcegroups.rg1": {"dispatchRateInMsgs": 10},
+            "tenants.acme": {"resourcegroup": "rg1"},
+            **per_subscription(1),
+        }
+    )
+    account = world.meter.of_group("rg1")
+    assert account is not None
+    account.set_part(1.0, 0.0)
+    link = ModelLink(world)
+    link.subscribe(1, topic="persistent://acme/use/orders/t1")
+    assert world.count("exempt_total", why="name") == 1
+    link.publish(1, 100, ms=5_000)
+    assert 50 <= account.used[2] == len(link.got[1]) <= 61
+    assert world.events == []
+
+
 def test_nothing_comes_uncounted_behind_a_close() -> None:
     """Whoever closes and reads on gets no message for nothing; the broker sends it again."""
     world, link = reading(per_subscription(10))
@@ -224,18 +252,6 @@ def test_a_young_message_lets_nothing_go_that_is_held_before_it() -> None:
     link.down(message(1, 300, published=world.brokers_ms()))
     world.run(5_000)
     assert 50 <= len(link.got[1]) <= 75
-
-
-def test_a_producer_whose_clock_is_ahead_lifts_no_limit() -> None:
-    """With the broker's flag off: its messages are not young until their time has come."""
-    flag = {"broker": {"dispatchThrottlingOnNonBacklogConsumerEnabled": False}}
-    world, link = reading({**per_subscription(10), **flag}, queue=1_000)
-    world.run(50)
-    for number in range(200):
-        link.unacked[1].append(Entry(number, 1, 100))
-        link.down(message(1, number, published=world.brokers_ms() + 86_400_000))
-        world.run(10)
-    assert 10 <= len(link.got[1]) <= 45
 
 
 def test_a_request_for_very_many_messages_again_is_not_read() -> None:

@@ -5,7 +5,7 @@ from contextlib import suppress
 from typing import Any
 
 import pytest
-from admin_kit import CREATIONS, DELETIONS, GROWTHS, create, delete, grow
+from admin_kit import CASES, delete, naming
 from each_kit import each
 from hypothesis import given
 from hypothesis import strategies as st
@@ -27,11 +27,6 @@ from enforcer.wire.kafka.mutations import (
 MESSAGE = "user=alice is over its quota of 5 partition mutations per second"
 TOPIC_ID = uuid.uuid5(uuid.NAMESPACE_DNS, "done")
 NOBODY = uuid.UUID(int=0)
-CASES = [
-    *((MutationApi.CREATE_TOPICS, version) for version in CREATIONS),
-    *((MutationApi.DELETE_TOPICS, version) for version in DELETIONS),
-    *((MutationApi.CREATE_PARTITIONS, version) for version in GROWTHS),
-]
 RESPONSES: dict[MutationApi, Any] = {
     MutationApi.CREATE_TOPICS: CreateTopicsResponse,
     MutationApi.DELETE_TOPICS: DeleteTopicsResponse,
@@ -45,11 +40,7 @@ ROWS = {
 
 def read_request(api: MutationApi, version: int, *names: str) -> MutationRequest:
     """A request for these topics as the proxy reads it."""
-    if api is MutationApi.CREATE_TOPICS:
-        return decode_request(*request(create(version, *((name, 3, 1, 0) for name in names))))
-    if api is MutationApi.DELETE_TOPICS:
-        return decode_request(*request(delete(version, *names)))
-    return decode_request(*request(grow(version, *((name, 3, None) for name in names))))
+    return decode_request(*request(naming(api, version, *names)))
 
 
 def row(api: MutationApi, version: int, name: str, error: int = 0, message: str | None = None) -> Any:

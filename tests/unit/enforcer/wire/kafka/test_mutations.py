@@ -6,7 +6,7 @@ from contextlib import suppress
 from typing import Any
 
 import pytest
-from admin_kit import CREATIONS, DELETIONS, GROWTHS, create, delete, grow
+from admin_kit import CASES, CREATIONS, DELETIONS, GROWTHS, create, delete, grow, naming
 from each_kit import each
 from hypothesis import given
 from hypothesis import strategies as st
@@ -60,23 +60,14 @@ def test_growth_is_read(version: int) -> None:
     assert (read.validate_only, read.strict) == (True, version >= 3)
 
 
-def requests_of_three() -> list[Any]:
-    """A builder per API and version: names -> message."""
-    cases: list[Any] = []
-    cases += [(create, version, lambda name: (name, 3, 1, 2)) for version in CREATIONS]
-    cases += [(delete, version, str) for version in DELETIONS]
-    cases += [(grow, version, lambda name: (name, 3, 1)) for version in GROWTHS]
-    return cases
-
-
-@each(("make", "version", "row"), requests_of_three())
+@each(("api", "version"), CASES)
 @each("keep", [(), (0,), (2,), (0, 2), (0, 1, 2)])
-def test_the_rest_is_what_the_client_would_have_sent(make: Any, version: int, row: Any, keep: Any) -> None:
+def test_the_rest_is_what_the_client_would_have_sent(api: MutationApi, version: int, keep: Any) -> None:
     """The shortened request equals one encoded with only these topics."""
     names = ("first", "second", "third")
-    read = decode_request(*request(make(version, *map(row, names))))
-    kept = [row(names[position]) for position in keep]
-    assert without(read, {0, 1, 2} - set(keep)) == request(make(version, *kept))[0]
+    read = decode_request(*request(naming(api, version, *names)))
+    kept = naming(api, version, *(names[position] for position in keep))
+    assert without(read, {0, 1, 2} - set(keep)) == request(kept)[0]
 
 
 def test_the_rest_keeps_unknown_tags() -> None:
@@ -101,10 +92,10 @@ def test_illegal_names(name: str) -> None:
     assert not is_legal_name(name)
 
 
-@each(("make", "version", "row"), requests_of_three())
-def test_truncated_and_overlong_requests_are_refused(make: Any, version: int, row: Any) -> None:
+@each(("api", "version"), CASES)
+def test_truncated_and_overlong_requests_are_refused(api: MutationApi, version: int) -> None:
     """Every cut, and a byte too many, is a bad frame."""
-    frame, header = request(make(version, row("first"), row("second")))
+    frame, header = request(naming(api, version, "first", "second"))
     for end in range(header.body_offset, len(frame)):
         with pytest.raises(BadFrame):
             decode_request(frame[:end], header)
@@ -128,14 +119,7 @@ def test_event_names_and_keys() -> None:
     assert CreateTopicsRequest.API_KEY == MutationApi.CREATE_TOPICS
 
 
-VERSIONS = st.one_of(
-    st.tuples(st.just(19), st.sampled_from(CREATIONS)),
-    st.tuples(st.just(20), st.sampled_from(DELETIONS)),
-    st.tuples(st.just(37), st.sampled_from(GROWTHS)),
-)
-
-
-@given(VERSIONS, st.binary(max_size=60))
+@given(st.sampled_from(CASES), st.binary(max_size=60))
 def test_requests_survive_garbage(api: tuple[int, int], body: bytes) -> None:
     """Garbage parses or raises BadFrame; what parses is copied whole."""
     frame = struct.pack(">hhih", *api, 1, -1) + body
