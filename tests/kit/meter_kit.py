@@ -28,11 +28,10 @@ from enforcer.wire.kafka.frames import FETCH, RequestHeader
 from enforcer.wire.kafka.traffic import fetching
 from streaming.columns.json_rows import objects
 from streaming.columns.packed import unpack
-from streaming.columns.records import Records
 from streaming.contract.decisions import Share
 from streaming.laws.law import StepContext
-from streaming.laws.shard import step
 from streaming.policy.policy_set import PolicySet
+from weir.simulate.failures.world import stepped
 
 Result = TypeVar("Result")
 EPOCH_MS = 1_795_166_668_000
@@ -333,17 +332,13 @@ class World:
     def _decide(self, events: list[bytes]) -> None:
         if not self.job_up or not events:
             return
-        now_ts, values = EPOCH_MS + int(self.now_ms), self._changes + events
-        topics = ["weir.policies"] * len(self._changes) + ["weir.usage"] * len(events)
-        count, first = len(values), self._offset + 1
-        records = Records(
-            topic=topics, partition=[0] * count, offset=[*range(first, first + count)], ts=[now_ts] * count,
-            value=values,
-        )  # fmt: skip
-        self._offset += count
+        now_ts = EPOCH_MS + int(self.now_ms)
+        given = [("weir.policies", now_ts, change) for change in self._changes]
+        given += [("weir.usage", now_ts, event) for event in events]
         self._changes = []
         context = StepContext(processed_ts=now_ts, fail_fast=True)
-        self._body, outputs = step("shares", 0, self._body, records, context)
+        self._body, outputs = stepped("shares", self._body, self._offset, given, context)
+        self._offset += len(given)
         assert "dead_letter" not in outputs.type, outputs.value
         self._on_the_way += [(self.now_ms + DECIDE_MS, value) for value in outputs.value]
 
