@@ -89,10 +89,6 @@ class Desk(SteadyClock):
         """The events of one type, in order."""
         return [event for _, event in self.events if event["type"] == kind]
 
-    def pass_ms(self, count: float) -> None:
-        """Both clocks go on; nothing is called."""
-        self.now_ms += count
-
     def limit(self, path: str = "quotas[user=a]", **value: Any) -> None:
         """Put a quota in force now; without values it is removed."""
         enforce(self.coordinator.policies, self.wall_ms, {path: value or None})
