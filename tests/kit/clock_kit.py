@@ -71,6 +71,10 @@ class SteadyClock:
             timer.fire()
         self.now_ms = end_ms
 
+    def pass_ms(self, count: float) -> None:
+        """Let time pass; nothing is called."""
+        self.now_ms += count
+
     @property
     def waiting(self) -> int:
         """How many calls are still to come."""

@@ -27,14 +27,6 @@ class Times(SteadyClock):
         """The time, ns."""
         return round(self.now_ms * MS)
 
-    def now_ns(self) -> int:
-        """The same as a function."""
-        return self.ns
-
-    def pass_ms(self, count: float) -> None:
-        """Let time pass; nothing is called."""
-        self.now_ms += count
-
 
 def decided(
     limit: int, ts: int = 1_000, *, partition: str = "broker-1", algorithm: str = "aimd", ttl_ms: int = 60_000
@@ -48,8 +40,9 @@ def decided(
 def limiter_at(times: Times, limit: int, queue_max: int = 1_000, deadline_ms: int = 30_000) -> Limiter:
     """A limiter of `broker-1` that keeps up to 1,000 samples."""
     return Limiter(
-        "broker-1", limit, Reservoir(1_000), times.now_ns, queue_max=queue_max, deadline_ns=deadline_ms * MS,
-    )
+        "broker-1", limit, Reservoir(1_000), lambda: times.ns, queue_max=queue_max,
+        deadline_ns=deadline_ms * MS,
+    )  # fmt: skip
 
 
 def policies_of(entries: Mapping[str, Any]) -> PolicySet:
@@ -63,7 +56,7 @@ def partitions_at(
 ) -> Partitions:  # fmt: skip
     """Partitions under these entries."""
     clock = Clock(steady_ms=lambda: times.ns / MS, wall_ms=lambda: times.ns // MS)
-    partitions = Partitions(clock, times.now_ns, fraction_of, tell)
+    partitions = Partitions(clock, lambda: times.ns, fraction_of, tell)
     partitions.set_policies(policies_of(entries or {}))
     return partitions
 

@@ -19,19 +19,19 @@ SERVER_NAME = "kafka.test"
 READERS = {law.reads.type: law.reads for law in LAWS}
 
 
-def context(clock: Clock, *, proxy_id: str = "p1", speaks: str = "kafka", **fields: Any) -> Context:
+def context(clock: Clock, *, proxy_id: str = "p1", **fields: Any) -> Context:
     """A context; what is not given is thrown away, or done at once.
 
     Args:
         clock: tells the time, the brokers' too.
-        proxy_id, speaks: as there.
+        proxy_id: as there.
         fields: others.
     """
     brokers_ms = fields.get("brokers_ms", clock.wall_ms)
     default: dict[str, Any] = {
         "settings": ProxySettings(), "metrics": Metrics(10), "topics": Topics(), "connection": {},
         "brokers_ms": brokers_ms, "policies": Policies(brokers_ms),
-        "membership": Membership(proxy_id, speaks, brokers_ms, lambda: None), "requests": Nowhere(),
+        "membership": Membership(proxy_id, "kafka", brokers_ms, lambda: None), "requests": Nowhere(),
         "send_usage": Nowhere().send, "send_usage_pack": lambda _value, _key: True,
         "send_action": Nowhere().send, "soon": lambda function: function(), "call_later": at_once,
         "call_at": at_once, "in_loop": lambda function: function(), "ask_for_a_sign": lambda: None,
@@ -45,12 +45,12 @@ def at_once(_when: float, function: Callable[[], None]) -> None:
     function()
 
 
-def enforce(policies: Policies, ts: int, entries: Mapping[str, Any], version: int | None = None) -> None:
+def enforce(policies: Policies, ts: int, entries: Mapping[str, Any]) -> None:
     """These entries are in force from a time on; a value of None removes one."""
     policies.known = lambda: True
     policies.apply(
         [
-            PolicyChange(id="x", ts=ts, at=ts, path=path, value=value, version=version)
+            PolicyChange(id="x", ts=ts, at=ts, path=path, value=value, version=None)
             for path, value in entries.items()
         ]
     )

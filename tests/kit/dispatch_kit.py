@@ -1,6 +1,5 @@
 """What the tests of dispatch rates in a proxy share: several proxies, and the job's own table beside them."""
 
-from collections.abc import Mapping
 from typing import Any
 
 import orjson
@@ -23,12 +22,6 @@ PER_SUBSCRIPTION = "dispatchThrottlingRatePerSubscriptionInMsg"
 def ten_a_second(**broker: Any) -> dict[str, Any]:
     """Policies with ten messages a second for each subscription."""
     return {"broker": {PER_SUBSCRIPTION: 10} | broker}
-
-
-def table_of(policies: Mapping[str, Any] | PolicyTimeline, **bounds: int) -> CounterTable:
-    """A table over some policies."""
-    timeline = policies if isinstance(policies, PolicyTimeline) else PolicyTimeline(policies)
-    return CounterTable(timeline, **{"counters_max": 1_000, "tail_max": 1_000} | bounds)
 
 
 class Job:
@@ -94,7 +87,7 @@ class Proxy:
     def __init__(self, name: str, timeline: PolicyTimeline, **bounds: int) -> None:
         self.name = name
         self.timeline = timeline
-        self.table = table_of(timeline, **bounds)
+        self.table = CounterTable(timeline, **{"counters_max": 1_000, "tail_max": 1_000} | bounds)
         self.seq = 0
 
     def left(self, now: int, broker: str = "b1", place: tuple[str, str] = PLACE) -> Left:

@@ -24,6 +24,8 @@ from weir.simulate.agenda import Agenda
 DEADLINE_MS = 2_000
 READ_MS = 500
 """How often a proxy looks whether it hears enough."""
+WAIT_MS = 1_000
+"""After its start, until it lets clients in: by then others have heard of it."""
 
 
 @dataclass(kw_only=True)
@@ -38,7 +40,6 @@ class Place:
         count: mutations of each request.
         in_turn: it waits for an answer before it asks again.
         start_ms: when it starts.
-        wait_ms: how long after that it lets clients in; till then others have heard of it.
         stop_ms: when it leaves; None: never.
         cut_ms: from when to when it is cut off from Kafka.
     """
@@ -50,7 +51,6 @@ class Place:
     count: int = 1
     in_turn: bool = False
     start_ms: int = 0
-    wait_ms: int = 1_000
     stop_ms: int | None = None
     cut_ms: tuple[int, int] = (-1, -1)
 
@@ -93,7 +93,7 @@ class Proxy:
         self.alive.at_end(self.ts)
         self._say()
         self._note_end()
-        self.world.after(self.place.wait_ms, self._next)
+        self.world.after(WAIT_MS, self._next)
 
     def heard(self, name: str, ts: int, leaving: bool) -> None:
         """Read who is alive."""

@@ -28,11 +28,10 @@ from enforcer.wire.kafka.frames import FETCH, RequestHeader
 from enforcer.wire.kafka.traffic import fetching
 from streaming.columns.json_rows import objects
 from streaming.columns.packed import unpack
-from streaming.columns.records import Records
 from streaming.contract.decisions import Share
 from streaming.laws.law import StepContext
-from streaming.laws.shard import step
 from streaming.policy.policy_set import PolicySet
+from weir.simulate.failures.world import stepped
 
 Result = TypeVar("Result")
 EPOCH_MS = 1_795_166_668_000
@@ -107,7 +106,7 @@ class Desk:
 
     def share(self, group: str = "rg1", ttl_ms: int = 3_000, ts: int = EPOCH_MS, **rates: float) -> None:
         """A share of this proxy arrives; without rates it is removed."""
-        self.meter.take_share(_share(self.proxy_id, group, ttl_ms, ts, rates))
+        share(self.meter, ts, group, ttl_ms, **rates)
 
     def take(self, value: bytes) -> None:
         """A decision arrives."""
@@ -119,13 +118,9 @@ class Desk:
             self.meter.newcomers.stand(slots_of([share.group]), self.now_ms, share.ttl_ms)
 
 
-def share(meter: Meter, ts: int, **rates: float) -> None:
-    """A share of rg1 arrives at a meter."""
-    meter.take_share(_share("p1", "rg1", 3_000, ts, rates))
-
-
-def _share(broker: str, group: str, ttl_ms: int, ts: int, rates: Mapping[str, float]) -> Share:
-    return Share(group=group, broker=broker, ts=ts, ttl_ms=ttl_ms, limits=rates or None, usage={})
+def share(meter: Meter, ts: int, group: str = "rg1", ttl_ms: int = 3_000, **rates: float) -> None:
+    """A share arrives at a meter; without rates it is removed."""
+    meter.take_share(Share(group=group, broker="p1", ts=ts, ttl_ms=ttl_ms, limits=rates or None, usage={}))
 
 
 def whole(steps: Generator[None, None, Result]) -> Result:
@@ -325,10 +320,9 @@ class World:
         """What all clients got through per second."""
         return sum(client.rate(from_ms, to_ms) for client in self.clients.values())
 
-    def peak(self, from_ms: float, to_ms: float, window_ms: float = 5_000.0) -> float:
-        """The highest rate over any window of this length."""
-        starts = range(int(from_ms), int(to_ms - window_ms) + 1, 100)
-        return max(self.rate(start, start + window_ms) for start in starts)
+    def peak(self, from_ms: int, to_ms: int) -> float:
+        """The highest rate over any five seconds."""
+        return max(self.rate(start, start + 5_000) for start in range(from_ms, to_ms - 4_999, 100))
 
     def _change(self, entries: Mapping[str, Any]) -> None:
         for path, value in entries.items():
@@ -338,18 +332,13 @@ class World:
     def _decide(self, events: list[bytes]) -> None:
         if not self.job_up or not events:
             return
-        records = Records()
-        for topic, values in (("weir.policies", self._changes), ("weir.usage", events)):
-            for value in values:
-                self._offset += 1
-                records.topic.append(topic)
-                records.partition.append(0)
-                records.offset.append(self._offset)
-                records.ts.append(EPOCH_MS + int(self.now_ms))
-                records.value.append(value)
+        now_ts = EPOCH_MS + int(self.now_ms)
+        given = [("weir.policies", now_ts, change) for change in self._changes]
+        given += [("weir.usage", now_ts, event) for event in events]
         self._changes = []
-        context = StepContext(processed_ts=EPOCH_MS + int(self.now_ms), fail_fast=True)
-        self._body, outputs = step("shares", 0, self._body, records, context)
+        context = StepContext(processed_ts=now_ts, fail_fast=True)
+        self._body, outputs = stepped("shares", self._body, self._offset, given, context)
+        self._offset += len(given)
         assert "dead_letter" not in outputs.type, outputs.value
         self._on_the_way += [(self.now_ms + DECIDE_MS, value) for value in outputs.value]
 

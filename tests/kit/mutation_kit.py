@@ -89,13 +89,9 @@ class Desk(SteadyClock):
         """The events of one type, in order."""
         return [event for _, event in self.events if event["type"] == kind]
 
-    def pass_ms(self, count: float) -> None:
-        """Both clocks go on; nothing is called."""
-        self.now_ms += count
-
-    def limit(self, path: str = "quotas[user=a]", version: int | None = None, **value: Any) -> None:
+    def limit(self, path: str = "quotas[user=a]", **value: Any) -> None:
         """Put a quota in force now; without values it is removed."""
-        enforce(self.coordinator.policies, self.wall_ms, {path: value or None}, version)
+        enforce(self.coordinator.policies, self.wall_ms, {path: value or None})
 
     def ask(self, items: Mapping[str, int], *, strict: bool = True, dry: bool = False) -> Any:
         """Ask as user a; None: it could not be asked."""
@@ -136,15 +132,14 @@ class Bureau:
 
     Args:
         local: decided here, by all that is known; else the job is asked.
-        proxies: that are alive.
         settings: of the proxy.
     """
 
-    def __init__(self, *, local: bool = True, proxies: int = 1, **settings: Any) -> None:
+    def __init__(self, *, local: bool = True, **settings: Any) -> None:
         self.desk = Desk(decide="local" if local else "strict", **settings)
         self.mutations = Mutations(self.desk.coordinator, self.desk.call_later)
         self.desk.limit(controller_mutation_rate=1)
-        self.desk.stand_alone(proxies)
+        self.desk.stand_alone()
 
     async def pass_ms(self, count: float) -> None:
         """Let time pass, and whoever waited for it go on."""

@@ -80,12 +80,6 @@ def test_shadow_groups_say_so() -> None:
     assert "shadow" not in groups.group_view({RG1: {"shadow": False}}, "rg1")
 
 
-def test_groups_are_listed_sorted() -> None:
-    """Nothing else is."""
-    entries = {"resourcegroups.b": {}, "tenants.c": {"resourcegroup": "b"}, "resourcegroups.a": {}}
-    assert groups.group_names(entries) == ["a", "b"]
-
-
 def test_a_group_in_use_stays() -> None:
     """412, and it says by whom."""
     names = ("tenants.acme", *(f"namespaces.acme/n{number}" for number in range(4)))

@@ -3,6 +3,7 @@
 from typing import Any
 
 from admin_api_kit import report
+from entity_kit import share
 
 from enforcer.control.usage import UsageTable
 from streaming.contract.decisions import share_of
@@ -10,15 +11,11 @@ from streaming.policy.groups import GroupLimits, RoundRules
 
 LIMITS = GroupLimits(rates=(100.0, None, None, None), shadow=False)
 RULES = RoundRules(interval_ms=1_000, expiry_rounds=5)
-SHARE = {
-    "type": "share", "id": "x", "ts": 5_000, "group": "rg1", "broker": "b1", "round": 5, "ttl_ms": 3_000,
-    "usage": {"publishRateInMsgs": 10.0}, "limits": {"publishRateInMsgs": 60.0}, "shadow": False,
-}  # fmt: skip
 
 
 def put_share(table: UsageTable, ts: int, **fields: Any) -> None:
     """Let the table read one."""
-    table.take_share(share_of({**SHARE, **fields}), ts)
+    table.take_share(share_of({**share(5_000, "b1", 60.0), "ttl_ms": 3_000, **fields}), ts)
 
 
 def test_members_have_use_share_and_throttled_time() -> None:

@@ -197,17 +197,6 @@ def test_packed_admissions_are_read_row_by_row() -> None:
     assert len(reasons) == 1
 
 
-def test_packed_shares_of_others_are_passed_over() -> None:
-    """By their key alone; who wants all names nobody."""
-    (value,) = packed([SHARE])
-    record = Record(value, b"b", packed=True)
-    others = read_record(record, "other")
-    assert not any(isinstance(one, Share) for one in others)
-    (share,) = read_record(record, "b")
-    assert [share] == read(SHARE)
-    assert read_record(record) == [share]
-
-
 COUNTS = pa.struct([("msgs", pa.int64()), ("bytes", pa.int64())])
 TOPIC = {"topic": "persistent://a/b/t", "subscription": "s"}
 

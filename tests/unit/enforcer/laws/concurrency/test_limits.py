@@ -53,9 +53,9 @@ class World:
         )
         self.limits = ConcurrencyLimits(ends, Meter(desk.settings, ends.clock))
 
-    def put(self, version: int, name: str, value: Mapping[str, Any] | None) -> None:
-        """An entry of `backpressure.partitions` from now on."""
-        enforce(self.policies, version, {f"backpressure.partitions.{name}": value}, version)
+    def put(self, ts: int, name: str, value: Mapping[str, Any] | None) -> None:
+        """An entry of `backpressure.partitions` from then on."""
+        enforce(self.policies, ts, {f"backpressure.partitions.{name}": value})
 
     def adapts(self) -> Limiter:
         """The limiter of one client of one broker, whose limit adapts."""

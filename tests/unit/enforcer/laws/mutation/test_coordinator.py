@@ -107,14 +107,6 @@ def test_the_request_event() -> None:
     assert desk.metrics.registry.get_sample_value("weir_proxy_subject_tokens", {"subject": "user=a"}) == 420
 
 
-def test_without_a_quota_the_home_is_the_user() -> None:
-    """No quota: subject empty, key user=NAME, nobody waits."""
-    desk = Desk()
-    desk.coordinator.report(asked({"x": 1}), None)
-    assert desk.events[0][0] == "user=a" and desk.events[0][1]["subject"] == ""
-    assert judged(desk) is Action.FORWARD
-
-
 def test_what_goes_on_before_the_policies_are_read_is_told_afterwards(desk: Desk) -> None:
     """Under its quota, as what cannot be refused; what the broker did not do is given back."""
     known = False

@@ -1,21 +1,14 @@
 """Events: they fit a record and leave in order; of questions, who may ask, and who is called next."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any
 
 import orjson
 import pytest
 from each_kit import each
+from mutation_kit import Desk
 
-from enforcer.core.reports import Acknowledged
-from enforcer.laws.mutation.events import (
-    EVENT_BYTES_MAX,
-    EventSender,
-    OpenQuestions,
-    in_own_names,
-    line_of,
-    put_items,
-)
+from enforcer.laws.mutation.events import EVENT_BYTES_MAX, OpenQuestions, in_own_names, line_of, put_items
 
 
 def fitted(counts: dict[str, int], *, may_sum: bool, key: str = "user=a", **more: Any) -> Any:
@@ -186,82 +179,51 @@ def test_waits_for_a_time_end_all_at_once() -> None:
     assert woken == ["second", "second", "other"]
 
 
-class Kafka:
-    """Takes events, unless it is full."""
-
-    def __init__(self) -> None:
-        self.sent: list[str] = []
-        self.full = False
-
-    def send(self, event: Mapping[str, Any], key: str, *, acked: Acknowledged | None = None) -> bool:
-        """Keep it."""
-        if not self.full:
-            self.sent.append(f"{key}/{event['id']}")
-        return not self.full
-
-    def room(self) -> bool:
-        """Whether it would take one."""
-        return not self.full
-
-
 @pytest.fixture
-def kafka() -> Kafka:
-    """Where events go."""
-    return Kafka()
-
-
-@pytest.fixture
-def turns() -> list[Callable[[], None]]:
-    """Calls of the loop's next turn."""
-    return []
-
-
-@pytest.fixture
-def outgoing(kafka: Kafka, turns: list[Callable[[], None]]) -> EventSender:
-    """In a loop whose turns the test takes."""
-    return EventSender(kafka, turns.append)
+def desk() -> Desk:
+    """Its loop's turns are taken by the test."""
+    desk = Desk()
+    desk.prompt = False
+    return desk
 
 
 def ignore(_record_ms: int | None) -> None:
     """Nobody waits for the acknowledgement."""
 
 
-def test_events_leave_in_the_order_in_which_they_were_given(
-    outgoing: EventSender, kafka: Kafka, turns: list[Callable[[], None]]
-) -> None:
+def test_events_leave_in_the_order_in_which_they_were_given(desk: Desk) -> None:
     """One that is sent at once takes those before it along; the loop is asked for one turn."""
+    outgoing, sent = desk.coordinator.outgoing, desk.events
     outgoing.send_soon({"id": 1}, "a", ignore)
     outgoing.send_soon({"id": 2}, "b", ignore)
-    assert kafka.sent == [] and len(turns) == 1
+    assert sent == [] and len(desk.later) == 1
     assert outgoing.send({"id": 3}, "a")
-    assert kafka.sent == ["a/1", "b/2", "a/3"]
-    turns.pop()()
-    assert kafka.sent == ["a/1", "b/2", "a/3"] and turns == []
+    assert sent == [("a", {"id": 1}), ("b", {"id": 2}), ("a", {"id": 3})]
+    desk.later.pop()()
+    assert len(sent) == 3 and desk.later == []
     outgoing.send_soon({"id": 4}, "a", ignore)
-    turns.pop()()
-    assert kafka.sent[3:] == ["a/4"]
+    desk.later.pop()()
+    assert sent[3:] == [("a", {"id": 4})]
 
 
-def test_who_waits_for_an_event_that_is_dropped_is_told(outgoing: EventSender, kafka: Kafka) -> None:
+def test_who_waits_for_an_event_that_is_dropped_is_told(desk: Desk) -> None:
     """As if Kafka would never have it."""
     told: list[int | None] = []
-    kafka.full = True
-    outgoing.send_soon({"id": 1}, "a", told.append)
-    assert not outgoing.send({"id": 2}, "a")
+    desk.full = True
+    desk.coordinator.outgoing.send_soon({"id": 1}, "a", told.append)
+    assert not desk.coordinator.outgoing.send({"id": 2}, "a")
     assert told == [None]
 
 
-def test_a_mistake_in_one_stops_no_other(
-    outgoing: EventSender, kafka: Kafka, turns: list[Callable[[], None]]
-) -> None:
+def test_a_mistake_in_one_stops_no_other(desk: Desk) -> None:
     """The others have their turn, and the loop gets it."""
 
     def broken() -> None:
         raise ZeroDivisionError
 
-    outgoing.later(broken)
-    outgoing.send_soon({"id": 1}, "a", ignore)
-    turns.pop()()
-    assert kafka.sent == ["a/1"]
+    desk.coordinator.outgoing.later(broken)
+    desk.coordinator.outgoing.send_soon({"id": 1}, "a", ignore)
+    desk.later.pop()()
+    assert desk.events == [("a", {"id": 1})]
     with pytest.raises(ZeroDivisionError):
-        turns.pop()()
+        desk.later.pop()()

@@ -15,12 +15,12 @@ def bureau() -> Bureau:
 
 
 async def test_no_quota_passes_and_is_reported(bureau: Bureau) -> None:
-    """Nobody waits; what the cluster did not do is corrected when the job has decided it."""
+    """At its user's home; nobody waits; what the cluster did not do is corrected once the job decides."""
     bureau.desk.limit()
     answer = await bureau.answer({"a": 5})
     assert (answer.allowed, answer.outcome, answer.quota) == (True, "unlimited", None)
-    (event,) = bureau.desk.of_type("request")
-    assert event["subject"] == "" and "decided" not in event
+    ((key, event),) = bureau.desk.events
+    assert (event["type"], key, event["subject"]) == ("request", "user=a", "") and "decided" not in event
     bureau.mutations.settle(answer, {})
     await bureau.mutations.acknowledged(answer)
     assert bureau.outcomes() == {"unlimited": 1}

@@ -2,68 +2,46 @@
 
 import asyncio
 import contextlib
-from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
 import pytest
-from context_kit import context, enforce
-from meter_kit import EPOCH_MS, POLICIES, TOPIC, many_groups
+from context_kit import enforce
+from meter_kit import EPOCH_MS, POLICIES, Desk, many_groups, publish
 
 from enforcer.core import bounds
-from enforcer.core.account import PUBLISH, State
-from enforcer.core.feeds.policies import Policies
+from enforcer.core.account import State
 from enforcer.core.law import Clock
 from enforcer.core.metrics import Metrics
-from enforcer.core.settings import ProxySettings
 from enforcer.laws.shares.decisions import MEMBERS_MAX, Members, OthersShares, share_of, slots_of
 from enforcer.laws.shares.groups import GroupMetrics, Groups
 from enforcer.laws.shares.meter import Meter
 from enforcer.laws.shares.topic_accounts import TopicAccounts
 
 
-class Rig:
+class Rig(Desk):
     """Groups with clocks that a test sets; `leap_ms` is how far each look at the clock moves it."""
 
     def __init__(self) -> None:
-        self.now_ms = 0.0
+        super().__init__({}, metric_subjects_max=10)
         self.leap_ms = 0.0
-        self.events: list[dict[str, Any]] = []
-        self.policies = Policies(lambda: EPOCH_MS + int(self.now_ms))
-        self.metrics = Metrics(10)
         # Our own clock is off; what has a time of its own goes by the brokers'.
-        clock = Clock(steady_ms=self.steady_ms, wall_ms=lambda: EPOCH_MS + int(self.now_ms) - 10_000)
-        settings = ProxySettings(metric_subjects_max=10)
-        self.context = context(
-            clock, settings=settings, metrics=self.metrics, policies=self.policies, send_usage=self.send,
-            send_usage_pack=self.send_pack,
-        )  # fmt: skip
-        self.groups = Groups(self.context, Meter(settings, clock))
-        self.topics = TopicAccounts(self.groups.meter, str, bounds.TOPICS_MAX, 249)
+        self.clock = Clock(steady_ms=self.steady_ms, wall_ms=lambda: EPOCH_MS + int(self.now_ms) - 10_000)
+        self.meter = Meter(self.settings, self.clock)
+        self.topics = TopicAccounts(self.meter, str, bounds.TOPICS_MAX, 249)
+        self.context = replace(self.context, clock=self.clock)
+        self.groups = Groups(self.context, self.meter)
 
     def steady_ms(self) -> float:
         """The steady clock."""
         self.now_ms += self.leap_ms
         return self.now_ms
 
-    def send(self, event: Mapping[str, Any], key: str) -> bool:
-        """Keep a report."""
-        self.events.append({**event, "key": key})
-        return True
-
-    def send_pack(self, value: bytes, key: str) -> bool:
-        """No report here is of so many groups."""
-        raise AssertionError
-
     def put(self, path: str, value: Any, at_ms: int = 0) -> None:
         """A policy is read that is in force from then on."""
-        enforce(self.policies, EPOCH_MS + at_ms, {path: value})
+        enforce(self.context.policies, EPOCH_MS + at_ms, {path: value})
 
-    def use(self, records: int) -> None:
-        """Records pass."""
-        self.topics.bill([(TOPIC, records, 0)]).charge(PUBLISH, self.now_ms)
-
-    def share(self, broker: str, used: float, may: float | None, group: str = "rg1") -> None:
+    def decided(self, broker: str, used: float, may: float | None, group: str = "rg1") -> None:
         """A share is decided."""
         limits = None if may is None else {"publishRateInMsgs": may}
         fields = {"group": group, "broker": broker, "ts": EPOCH_MS, "ttl_ms": 3_000, "limits": limits}
@@ -93,15 +71,15 @@ def rig() -> Rig:
     for path, value in POLICIES.items():
         rig.put(path, value)
     rig.groups.look()
-    rig.use(10)
+    publish(rig, 10)
     return rig
 
 
 def test_own_shares_are_obeyed_those_of_others_are_shown(rig: Rig) -> None:
     """Unfair use, an overshoot, and what the others use."""
-    rig.share("p1", 60.0, 60.0)
-    rig.share("p2", 270.0, 240.0)
-    rig.share("p3", 1.0, 1.0, group="unknown here")
+    rig.decided("p1", 60.0, 60.0)
+    rig.decided("p2", 270.0, 240.0)
+    rig.decided("p3", 1.0, 1.0, group="unknown here")
     labels = {"group": "rg1", "dimension": "publishRateInMsgs"}
     assert rig.value("weir_group_share", **labels) == 60.0
     assert rig.value("weir_group_members", group="rg1") == 2
@@ -110,7 +88,7 @@ def test_own_shares_are_obeyed_those_of_others_are_shown(rig: Rig) -> None:
     assert overshoot is not None and round(overshoot, 6) == 0.1
     remote = {"ResourceGroup": "rg1", "RemoteBroker": "p2", "MonitoringClass": "Publish"}
     assert rig.value("pulsar_resource_group_remote_usage_messages_used", **remote) == 270.0
-    rig.share("p2", 0.0, None)
+    rig.decided("p2", 0.0, None)
     assert rig.value("weir_group_members", group="rg1") == 1
     assert rig.value("weir_group_state", group="rg1", state="active") == 1
 
@@ -124,7 +102,7 @@ def test_a_group_may_go_while_it_is_told_of(rig: Rig) -> None:
             self.clear()
             return found
 
-    rig.share("p1", 60.0, 60.0)
+    rig.decided("p1", 60.0, 60.0)
     groups, metrics = rig.groups, Metrics(10)
     GroupMetrics(replace(rig.context, metrics=metrics), groups.meter, groups.reports, Going(groups._members))
     labels = {"group": "rg1", "dimension": "publishRateInMsgs"}
@@ -136,7 +114,7 @@ def test_a_share_is_one_of_the_limit_at_its_time(rig: Rig) -> None:
     rig.put("resourcegroups.rg1", {"publishRateInMsgs": 30}, at_ms=1_000)
     rig.now_ms = 1_000.0
     rig.groups.look()
-    rig.share("p1", 60.0, 60.0)
+    rig.decided("p1", 60.0, 60.0)
     assert rig.groups.meter.accounts["rg1"].rate(0) == 6.0
 
 
@@ -151,7 +129,7 @@ def test_packed_shares_of_others_are_not_read(rig: Rig) -> None:
     rig.groups.take([OthersShares(slots=slots_of(["rg1", "rg9"]), ttl_ms=3_000)])
     rig.groups.look()
     assert account.rate(0) == limit * 0.05 / 2
-    rig.share("p1", 60.0, 60.0)
+    rig.decided("p1", 60.0, 60.0)
     labels = {"group": "rg1", "dimension": "publishRateInMsgs"}
     assert rig.value("weir_group_share", **labels) == account.rate(0) == 60.0
     assert rig.value("weir_group_fairness_ratio", **labels) is None
@@ -160,7 +138,7 @@ def test_packed_shares_of_others_are_not_read(rig: Rig) -> None:
 
 def test_a_share_ends_when_its_time_is_over(rig: Rig) -> None:
     """And the log and a metric say by which rule traffic goes on."""
-    rig.share("p1", 60.0, 60.0)
+    rig.decided("p1", 60.0, 60.0)
     rig.now_ms = 3_000.0
     rig.groups.look()
     assert rig.groups.meter.accounts["rg1"].state is State.EXPIRED
@@ -183,9 +161,9 @@ def test_series_are_bounded() -> None:
         rig.put(path, value)
     rig.groups.look()
     for number in range(15):
-        rig.topics.bill([(f"t.n{number}.x", 1, 0)]).charge(PUBLISH, 0.0)
+        publish(rig, 1, topic=f"t.n{number}.x")
     for number in range(150):
-        rig.share(f"p{number}", 1.0, 1.0, group="g0")
+        rig.decided(f"p{number}", 1.0, 1.0, group="g0")
     series = [sample for family in rig.metrics.registry.collect() for sample in family.samples]
     assert len({s.labels["group"] for s in series if s.name == "weir_group_limit"}) == 10
     assert len({s.labels["RemoteBroker"] for s in series if "RemoteBroker" in s.labels}) == 100
@@ -199,7 +177,7 @@ async def test_a_report_each_round(rig: Rig) -> None:
     async with asyncio.timeout(20):
         while len(rig.events) < 3:
             await asyncio.sleep(0)
-            rig.use(1)
+            publish(rig, 1)
             if len(rig.events) == 2 and rig.leap_ms == 50.0:
                 rig.now_ms += 10_000
                 rig.leap_ms = 40.0
@@ -210,4 +188,4 @@ async def test_a_report_each_round(rig: Rig) -> None:
     assert all(period >= 1_000 for period in periods) and periods[2] >= 10_000
     rig.leap_ms = 0.0
     rig.groups.stop()
-    assert rig.events[-1]["usage"]["rg1"] is not None and rig.events[-1]["key"] == "p1"
+    assert rig.events[-1]["usage"]["rg1"] is not None

@@ -34,10 +34,12 @@ SHARES = [share(group, ttl_ms, LIMITS) for group, ttl_ms in zip(GROUPS, (1, 9, 5
 
 @pytest.mark.parametrize("small", [False, True])
 def test_own_shares_and_those_of_others(small: bool) -> None:
-    """Whichever way they are compressed; a group that leaves is told by null limits."""
-    (value,) = packed([*SHARES, share("gone") | {"removed": "idle"}])
+    """Whichever way they are compressed; a group that leaves has null limits; who wants all names nobody."""
+    told = [*SHARES, share("gone") | {"removed": "idle"}]
+    (value,) = packed(told)
     (value,) = pack("share", unpack(value)[1], small=small)
     found = read_record(record(value), "p1")
+    assert found == read_record(record(value)) == [one for each in told for one in read_record(Record(each))]
     assert [one.group for one in found if isinstance(one, Share)] == [*GROUPS, "gone"]
     assert [one.limits for one in found if isinstance(one, Share)] == [LIMITS] * 4 + [None]
     (other,) = read_record(record(value), "p2")
