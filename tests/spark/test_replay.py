@@ -8,15 +8,13 @@ import orjson
 import pytest
 from law_kit import T0, policy, quota, refund, request
 from pyspark.sql import SparkSession
+from traces_kit import of_traces
 
 from streaming.contract.errors import ConfigError, WeirError
 from streaming.job.replay import replay_spark, replay_staged, stage
 from streaming.replay import ReplayResult, replay_local
 from weir.jars.folders import jars_dir
 
-TRACES = Path(__file__).parent.parent / "traces"
-SETS = sorted(path.relative_to(TRACES).as_posix() for path in TRACES.glob("*/*.policies.yaml"))
-NAMES = [name.removesuffix(".policies.yaml") for name in SETS]
 WIDEST = ("mutation/eight-levels", "shares/minute", "dispatch/all-levels", "backlog/precise-both")
 """What Spark does to a law's events it does to those of all its traces: one of each law with every change."""
 POLICIES = """\
@@ -39,14 +37,13 @@ def replay(
     return replay_staged(spark, staged, shards=shards, tasks=2, as_decided=as_decided)
 
 
-@pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=[pytest.mark.soak] * (name not in WIDEST)) for name in NAMES]
-)
-def test_a_trace_gives_the_same_bytes_in_both_engines(name: str, spark: SparkSession, tmp_path: Path) -> None:
+@of_traces(*WIDEST)
+def test_a_trace_gives_the_same_bytes_in_both_engines(
+    policies: Path, log: Path, spark: SparkSession, tmp_path: Path
+) -> None:
     """Every reference trace of the laws that replay files: mutation, shares, dispatch, backlog."""
-    policies, events = str(TRACES / f"{name}.policies.yaml"), str(TRACES / f"{name}.events.jsonl.gz")
-    replayed = replay(spark, policies, [events], tmp_path, 5)
-    assert replayed == replay_local(policies, [events])
+    replayed = replay(spark, str(policies), [str(log)], tmp_path, 5)
+    assert replayed == replay_local(str(policies), [str(log)])
     assert replayed.decisions
 
 
