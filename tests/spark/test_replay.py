@@ -6,6 +6,7 @@ from typing import Any
 import mode_kit
 import orjson
 import pytest
+from event_kit import delivery, report
 from law_kit import T0, policy, quota, refund, request
 from pyspark.sql import SparkSession
 from traces_kit import of_traces
@@ -98,20 +99,12 @@ backpressure: {partitions: {"*": {algorithm: vegas}}}
     for number in range(80):
         late = {"applied_ts": T0 + number * 90 + 200} if number % 6 == 5 else {}
         proxy = {"proxy": f"p{number % 2}"} if number % 4 else {}
-        lines.append(
-            {
-                "type": "dispatch_usage", "id": f"d{number}", "ts": T0 + number * 90, **late, **proxy,
-                "broker": f"broker-{number % 3}", "topic": clicks,
-                "subscription": "a/b" if number % 5 else "",
-                "msgs": number % 13, "bytes": number * 3, "entries": 1, "backlog": True,
-            }
-        )  # fmt: skip
+        name = "a/b" if number % 5 else ""
+        place = {"id": f"d{number}", "broker": f"broker-{number % 3}", "topic": clicks, "subscription": name}
+        lines.append(delivery(number * 90, number % 13, number * 3, 1, **place, **proxy, **late))
     groups = [f"dispatch/{clicks}", f"dispatch/{clicks}/a/b", "inflight/broker-1"]
     usage = {group: {"publishedMsg": 5, "dispatchedBytes": 70} for group in groups}
-    lines += [
-        {"type": "group_usage", "id": p, "ts": T0, "broker": p, "period_ms": 5000, "usage": usage}
-        for p in ("p0", "p1")
-    ]
+    lines += [report(0, proxy, usage, 5000) for proxy in ("p0", "p1")]
     found = replayed(spark, tmp_path, policies, b"\n".join(map(orjson.dumps, lines)))
     assert not found.dead_letters
     decided = [orjson.loads(one) for one in found.decisions]
