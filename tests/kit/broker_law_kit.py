@@ -51,3 +51,11 @@ def replay(events: Sequence[Event], policies: Mapping[str, Any] | PolicyTimeline
     """The decisions of events of one type in one batch from nothing."""
     timeline = policies if isinstance(policies, PolicyTimeline) else timeline_of(policies)
     return fold(TABLES[events[0]["type"]].from_columns({}), events, timeline)
+
+
+def judged(event: Event, policies: Mapping[str, Any]) -> Decision:
+    """The decision on one report, under policies that are checked as those of a file are."""
+    for path, value in policies.items():
+        check_entry(path, value)
+    (decision,) = replay([event], policies)
+    return decision

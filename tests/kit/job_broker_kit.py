@@ -5,11 +5,12 @@ import time
 from typing import Any
 
 import orjson
-from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka import Producer
 from law_kit import quota
 from spark_kit import TOPICS
+from stack_kit import read_all, records, until
 
-from weir.logs.topic_reader import records_of
+from weir.logs.topic_reader import Record
 
 WAIT_S = 60.0
 USERS = 12
@@ -23,10 +24,8 @@ class Broker:
     """
 
     def __init__(self, bootstrap: str) -> None:
+        self._bootstrap = bootstrap
         self._producer = Producer({"bootstrap.servers": bootstrap, "linger.ms": 0})
-        self._reader = Consumer(
-            {"bootstrap.servers": bootstrap, "group.id": "t", "enable.auto.commit": False}
-        )
 
     def write(self, topic: str, key: str | None, value: bytes | None) -> None:
         """Send one record."""
@@ -50,35 +49,23 @@ class Broker:
         event = {"type": "request", "id": name, "user": user, "items": items, "subject": subject} | fields
         self.write(TOPICS[0], subject, orjson.dumps(event))
 
-    def values(self, topic: str, number: int) -> list[bytes]:
-        """The values in one partition, of packed records those of their rows."""
-        return [record.value for message in self.read(topic, number) for record in records_of(message)]
+    def values(self, topic: str) -> list[bytes]:
+        """The values of all that stands on a topic, of packed records those of their rows."""
+        return read_all(self._bootstrap, topic)
 
-    def read(self, topic: str, number: int = 0) -> list[Any]:
-        """Everything on a topic's partition up to its present end."""
-        partition = TopicPartition(topic, number, 0)
-        _, end = self._reader.get_watermark_offsets(partition, timeout=WAIT_S)
-        self._reader.assign([partition])
-        found: list[Any] = []
-        deadline = time.monotonic() + WAIT_S
-        while len(found) < end:
-            assert time.monotonic() < deadline
-            found += [message for message in self._reader.consume(1000, timeout=0.2) if not message.error()]
-        return found
+    def records(self, topic: str) -> list[Record]:
+        """All that stands on a topic, of packed records the rows."""
+        return list(records(self._bootstrap, topic))
 
     def wait_for(self, names: set[str]) -> list[bytes]:
         """Wait until all of these are decided; returns everything on the topic."""
-        deadline = time.monotonic() + WAIT_S
-        while True:
-            values = self.values("weir.decisions", 0)
-            if names <= {orjson.loads(value)["id"] for value in values}:
-                return values
-            assert time.monotonic() < deadline, f"{len(values)} decisions for {len(names)} requests"
-            time.sleep(0.2)
 
-    def close(self) -> None:
-        """Close the reader."""
-        self._reader.close()
+        def decided() -> list[bytes]:
+            values = self.values("weir.decisions")
+            return values if names <= {orjson.loads(value)["id"] for value in values} else []
+
+        found: list[bytes] = until(decided, what=f"{len(names)} decisions", limit_s=WAIT_S, poll_s=0.2)
+        return found
 
 
 def load(broker: Broker, first: int, seconds: float) -> set[str]:
@@ -114,11 +101,8 @@ def check_dead_letters(broker: Broker) -> None:
     )
     broker.flush()
     broker.wait_for({"keyless"})
-    deadline = time.monotonic() + WAIT_S
-    while len(letters := broker.values("weir.deadletter", 0)) < len(bad):
-        assert time.monotonic() < deadline
-        time.sleep(0.2)
-    found = [orjson.loads(letter) for letter in letters]
+    until(lambda: len(broker.values("weir.deadletter")) >= len(bad), what="dead letters", limit_s=WAIT_S)
+    found = [orjson.loads(letter) for letter in broker.values("weir.deadletter")]
     assert sorted(letter["topic"] for letter in found) == sorted(topic for topic, _, _ in bad)
     values = {base64.b64decode(letter["value_base64"])[:1000] for letter in found}
     assert values == {(value or b"")[:1000] for _, _, value in bad}

@@ -1,4 +1,4 @@
-"""What the tests of the mutation law share: records made and a shard stepped by hand."""
+"""What the tests of laws share: requests and policies, records made and a shard stepped by hand."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -64,6 +64,7 @@ class Shard:
 
     Args:
         initial: policies in force from the start.
+        law: whose.
         replay: whether subjects are resolved by policy (True) or trusted (False).
         blobs: where rows rest between batches; None: nowhere.
         as_decided: whether what proxies have decided stands.
@@ -73,12 +74,13 @@ class Shard:
         self,
         initial: dict[str, Any],
         *,
+        law: str = "mutation",
         replay: bool = True,
         fail_fast: bool = True,
         blobs: BlobStore | None = None,
         as_decided: bool = True,
     ) -> None:
-        self.as_decided = as_decided
+        self.law, self.as_decided = law, as_decided
         self.initial, self.replay, self.fail_fast, self.blobs = initial, replay, fail_fast, blobs
         self.body: bytes | None = None
         self.offset = 0
@@ -90,7 +92,7 @@ class Shard:
             initial=self.initial, processed_ts=processed_ts, replay=self.replay, fail_fast=self.fail_fast,
             blobs=self.blobs, as_decided=self.as_decided,
         )  # fmt: skip
-        self.body, outputs = step("mutation", 0, self.body, records_of(events, self.offset), context)
+        self.body, outputs = step(self.law, 0, self.body, records_of(events, self.offset), context)
         self.offset += len(events)
         decoded = list(zip(outputs.listed("sink"), map(orjson.loads, outputs.value), strict=True))
         self.dead_letters += [value for sink, value in decoded if sink != DECISIONS]

@@ -3,11 +3,11 @@
 from typing import Any
 
 import orjson
-from law_kit import T0, policy, request
+from event_kit import TOPIC, backlog, delivery, ledger, report, sample, subscription
+from law_kit import policy, request
 
 from streaming.policy.policy_set import Mode
 
-TOPIC = "persistent://acme/orders/t1"
 STRETCH_MS = 4_000
 """One with the raise, one without, then one of each mode."""
 STRETCHES = ("raised", "enforce", "track", "off", "enforced again")
@@ -50,17 +50,11 @@ def lines() -> bytes:
 
 
 def _each(name: str, at_ms: int) -> list[dict[str, Any]]:
-    ts = T0 + at_ms
     return [
         # Of two items the second finds the balance below 0, but in the raise.
         request(name, at_ms, 50, 50, strict=True),
-        {"type": "group_usage", "id": name, "ts": ts, "broker": "b", "period_ms": 1_000,
-         "usage": {"rg1": {"publishedMsg": 5}}},
-        {"type": "dispatch_usage", "id": name, "ts": ts, "broker": "b", "topic": TOPIC, "subscription": "s",
-         "msgs": 15, "bytes": 1, "entries": 1, "backlog": True},
-        {"type": "latency", "id": name, "ts": ts, "partition": "p", "rtt_ns": 1_000_000, "inflight": 1,
-         "did_drop": False},
-        {"type": "backlog", "id": name, "ts": ts, "broker": "b", "topic": TOPIC,
-         "ledgers": [{"id": 1, "entries": 10, "size": 500, "closeTime": None}],
-         "subscriptions": [{"name": "s", "ledger": 1, "entry": -1, "durable": True}]},
-    ]  # fmt: skip
+        report(at_ms, "b", {"rg1": {"publishedMsg": 5}}, id=name),
+        delivery(at_ms, 15, 1, 1, id=name),
+        sample(name, at_ms, 1, 1, partition="p"),
+        backlog([ledger(1, 10, 500)], subscription("s", 1, -1), at_ms=at_ms) | {"id": name},
+    ]

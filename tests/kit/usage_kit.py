@@ -1,9 +1,6 @@
-"""What the tests of the laws on `weir.usage` share: events made, tables fed, traces read."""
+"""What the tests of the laws on `weir.usage` share: events made, tables fed."""
 
-import gzip
-import math
 from collections.abc import Iterable, Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -17,12 +14,8 @@ from streaming.laws.registry import LAWS
 from streaming.laws.shares import intake
 from streaming.laws.shares.intake import ReportBatch
 from streaming.laws.shares.table import SharesTable
-from streaming.policy.files import load_policies
 from streaming.policy.timeline import PolicyTimeline
 from streaming.state.body import Body, decode, encode
-
-TRACES = Path(__file__).parent.parent / "traces"
-RELATIVE = 1e-6
 
 Event = dict[str, Any]
 
@@ -96,34 +89,3 @@ def in_order(decisions: Iterable[Decision]) -> list[Decision]:
 def reloaded(table: Any) -> Any:
     """The table after its state was written to a checkpoint and read back."""
     return type(table).from_columns(decode(encode(Body(columns=table.columns(), notes={}))).columns)
-
-
-def trace_names(law: str) -> list[str]:
-    """The sets of reference traces of a law."""
-    return sorted(file.name.removesuffix(".policies.yaml") for file in (TRACES / law).glob("*.yaml"))
-
-
-def read_trace(law: str, name: str) -> tuple[list[Event], PolicyTimeline, list[Decision]]:
-    """(events, policies, expected decisions) of a reference trace."""
-    timeline = PolicyTimeline(load_policies(str(TRACES / law / f"{name}.policies.yaml")))
-    return _lines(law, f"{name}.events"), timeline, _lines(law, f"{name}.expected")
-
-
-def _lines(law: str, name: str) -> list[dict[str, Any]]:
-    with gzip.open(TRACES / law / f"{name}.jsonl.gz") as stream:
-        return [orjson.loads(line) for line in stream]
-
-
-def assert_agrees(decided: Sequence[Decision], expected: Sequence[Decision]) -> None:
-    """Every field of the expected decisions is there; doubles within 1e-6, all else exact."""
-    for mine, theirs in zip(decided, expected, strict=True):
-        for key, value in theirs.items():
-            assert _agrees(mine[key], value), (mine, theirs)
-
-
-def _agrees(mine: Any, theirs: Any) -> bool:
-    if isinstance(theirs, float):
-        return math.isclose(mine, theirs, rel_tol=RELATIVE)
-    if isinstance(theirs, dict):
-        return mine.keys() == theirs.keys() and all(_agrees(mine[key], theirs[key]) for key in theirs)
-    return bool(mine == theirs)

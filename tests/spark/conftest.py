@@ -1,11 +1,13 @@
 """One session for all tests of the job."""
 
-from collections.abc import Iterator
-from contextlib import closing
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, closing
 from pathlib import Path
+from typing import Any
 
 import pytest
 from job_broker_kit import Broker
+from job_kit import Job
 from pyspark.sql import SparkSession
 
 from streaming.contract.topics import Cluster
@@ -52,7 +54,18 @@ def bootstrap(tmp_path: Path) -> Iterator[str]:
 
 
 @pytest.fixture
-def broker(bootstrap: str) -> Iterator[Broker]:
+def broker(bootstrap: str) -> Broker:
     """A connection to it."""
-    with closing(Broker(bootstrap)) as connected:
-        yield connected
+    return Broker(bootstrap)
+
+
+@pytest.fixture
+def make_job(bootstrap: str, tmp_path: Path) -> Iterator[Callable[..., Job]]:
+    """Makes jobs, each with a folder of its own; they are not started yet."""
+    with ExitStack() as stack:
+
+        def make(name: str = "job", *words: str, **more: Any) -> Job:
+            (tmp_path / name).mkdir(exist_ok=True)
+            return stack.enter_context(closing(Job(tmp_path / name, bootstrap, *words, **more)))
+
+        yield make

@@ -1,9 +1,7 @@
 """A job that was away for longer than its topics hold events."""
 
 import signal
-from collections.abc import Iterator
-from contextlib import closing
-from pathlib import Path
+from collections.abc import Callable
 
 import orjson
 import pytest
@@ -15,16 +13,12 @@ from job_kit import Job
 REQUESTS = "weir.requests"
 
 
-@pytest.fixture
-def job(bootstrap: str, tmp_path: Path) -> Iterator[Job]:
-    """A job that is not started yet."""
-    with closing(Job(tmp_path, bootstrap)) as made:
-        yield made
-
-
 @pytest.mark.soak
-def test_a_job_says_what_it_could_not_read_and_goes_on(job: Job, broker: Broker, bootstrap: str) -> None:
+def test_a_job_says_what_it_could_not_read_and_goes_on(
+    make_job: Callable[..., Job], broker: Broker, bootstrap: str
+) -> None:
     """Three requests are gone when it comes back: not charged, told, and what came later is decided."""
+    job = make_job()
     broker.limit("u1", 1)
     broker.request("before", "u1", 4)
     broker.flush()

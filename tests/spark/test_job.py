@@ -2,7 +2,7 @@
 
 import os
 import signal
-from collections.abc import Iterator
+from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -10,41 +10,15 @@ from typing import Any
 import orjson
 import pytest
 from confluent_kafka.admin import AdminClient
-from job_broker_kit import USERS, WAIT_S, Broker, check_dead_letters, load
+from job_broker_kit import WAIT_S, Broker, check_dead_letters, load
 from job_kit import Job
-from spark_kit import TOPICS
+from replayed_kit import check, limits, warm
 from stack_kit import series_at, until, weir
 
-from streaming.columns.records import Records
 from streaming.contract.topics import Cluster
-from streaming.laws.law import StepContext
-from streaming.laws.shard import step
 from weir.stack.kafka import LocalKafka
 from weir.stack.process import running
 from weir.stack.topics import ensure_topics
-
-
-@pytest.fixture
-def job(bootstrap: str, tmp_path: Path) -> Iterator[Job]:
-    """A job that is not started yet; its checkpoint is a URI, as Spark's users write them."""
-    with closing(Job(tmp_path, bootstrap, checkpoint=(tmp_path / "checkpoint").as_uri())) as made:
-        yield made
-
-
-def uninterrupted(broker: Broker) -> dict[str, bytes]:
-    """Decisions by id of one run over the whole log: the law's own step, one shard, one batch."""
-    records = Records(broadcast=[])
-    assert records.broadcast is not None
-    for number, topic in enumerate(TOPICS):
-        for message in broker.read(topic):
-            records.topic.append(topic)
-            records.partition.append(message.partition())
-            records.offset.append(message.offset())
-            records.ts.append(message.timestamp()[1])
-            records.value.append(message.value() or b"")
-            records.broadcast.append(bool(number))
-    _, outputs = step("mutation", 0, None, records, StepContext(fail_fast=True))
-    return {name: value for name, value in zip(outputs.listed("id"), outputs.value, strict=True) if name}
 
 
 def tear(checkpoint: Path) -> None:
@@ -57,17 +31,17 @@ def tear(checkpoint: Path) -> None:
 
 @pytest.mark.soak
 def test_a_job_killed_under_load_decides_as_one_that_was_not(
-    job: Job, broker: Broker, tmp_path: Path
+    make_job: Callable[..., Job], broker: Broker, bootstrap: str, tmp_path: Path
 ) -> None:
-    """kill -9 of the driver, of the JVM, a power cut: every request decided, repeats equal, as in one run."""
-    for user in range(USERS):
-        broker.limit(f"u{user}", 1 + user)
-    broker.flush()
+    """kill -9 of the driver, of the JVM, a power cut: every request decided, repeats equal, as in one run.
+
+    Its checkpoint is a URI, as Spark's users write them.
+    """
+    job = make_job(checkpoint=(tmp_path / "checkpoint").as_uri())
+    limits(broker)
     first = job.start()
     # Decided once before the load, or the kill would find nothing but start-up.
-    broker.request("warm", "u0", 0)
-    broker.flush()
-    broker.wait_for({"warm"})
+    warm(broker)
     names = load(broker, 0, 4.0)
     job.end(signal.SIGKILL)
     names |= load(broker, len(names), 2.0)
@@ -84,11 +58,7 @@ def test_a_job_killed_under_load_decides_as_one_that_was_not(
     assert "TORN: " in (said := job.log.read_text()) and " to batch " in said
     assert "Exception while sending command" not in said
     names |= load(broker, len(names), 1.0)
-    values = broker.wait_for(names)
-    expected = uninterrupted(broker)
-    assert {orjson.loads(value)["outcome"] for value in values} == {"allow", "reject"}
-    assert {orjson.loads(value)["id"]: value for value in values} == expected
-    assert set(values) == set(expected.values())
+    check(broker, bootstrap, names, tmp_path)
     assert series_at(second["metrics"])["weir_job_restarts_total"] == 2
     check_dead_letters(broker)
     assert series_at(second["metrics"])["weir_job_decisions_total"] > 0
@@ -104,7 +74,7 @@ def test_a_job_says_which_of_its_topics_was_deleted(tmp_path: Path) -> None:
     with made as kafka:
         admin = AdminClient({"bootstrap.servers": kafka.bootstrap})
         job, broker = Job(tmp_path, kafka.bootstrap, settings=settings), Broker(kafka.bootstrap)
-        with closing(job), closing(broker):
+        with closing(job):
             ready = job.start()
             for number in range(5):
                 broker.limit(f"u{number}", 1)
@@ -135,8 +105,7 @@ def test_a_job_says_which_of_its_topics_was_deleted(tmp_path: Path) -> None:
 
 def decided(broker: Broker, name: str) -> Any:
     """The decision of this id, in whichever partition."""
-    values = [value for number in range(3) for value in broker.values("weir.decisions", number)]
-    return next((d for d in map(orjson.loads, values) if d["id"] == name), None)
+    return next((d for d in map(orjson.loads, broker.values("weir.decisions")) if d["id"] == name), None)
 
 
 def test_a_job_without_its_broker_says_so_in_one_line(tmp_path: Path) -> None:

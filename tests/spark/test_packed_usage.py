@@ -2,7 +2,6 @@
 
 import time
 from collections.abc import Iterator
-from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -139,8 +138,7 @@ def test_what_is_sent_again_is_decided_once(busy: Bench, tmp_path: Path) -> None
 
 def test_what_cannot_be_used_is_a_dead_letter(busy: Bench) -> None:
     """Each record of such, beside those that can."""
-    with closing(Broker(busy.bootstrap)) as broker:
-        check_dead_letters(broker)
+    check_dead_letters(Broker(busy.bootstrap))
 
 
 @pytest.mark.soak

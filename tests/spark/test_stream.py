@@ -122,47 +122,33 @@ def test_restarts_and_chunks_decide_as_the_law_alone(
     assert seen == decided_locally(*batches)
 
 
-def test_a_killed_worker_costs_nothing(records: DataFrame, tmp_path: Path) -> None:
-    """Its task is tried again from the last state, so the decisions are those of an undisturbed run."""
-    mark, own = tmp_path / "killed", group_function(LIVE)
+@pytest.mark.parametrize("rests", [False, True])
+def test_a_killed_worker_costs_nothing(records: DataFrame, tmp_path: Path, rests: bool) -> None:
+    """Its task is tried again from the last state, so the decisions are those of an undisturbed run.
+
+    Also where all rows rest after every batch: it dies when its segments are written but not committed, and
+    they outlive restarts.
+    """
+    folder, mark = tmp_path / "segments", tmp_path / "killed"
+    stores = BlobStores(folder=folder, batches_kept=1) if rests else None
+    own = group_function(replace(LIVE, blob_stores=stores))
 
     @takes_columns
     def fragile(key: Any, chunks: Iterable[Columns], state: GroupState) -> Iterator[Columns]:
-        yield from own(key, chunks, state)
-        if not mark.exists():
-            mark.touch()
-            os.kill(os.getpid(), signal.SIGKILL)
-
-    rows, seen = traffic(0), dict[str, bytes]()
-    write_records(tmp_path / "in", "0", rows)
-    output = records.groupBy("grouping_key").applyInPandasWithState(
-        fragile, schemas.OUTPUT, schemas.STATE, "update", GroupStateTimeout.NoTimeout
-    )
-    run(output, tmp_path / "checkpoint", collector(seen))
-    assert mark.exists()
-    assert seen == decided_locally(rows)
-
-
-def test_resting_rows_outlive_restarts_and_a_killed_worker(records: DataFrame, tmp_path: Path) -> None:
-    """All rows rest after every batch; a worker dies when its segments are written but not committed."""
-    folder, mark = tmp_path / "segments", tmp_path / "killed"
-    own = group_function(replace(LIVE, blob_stores=BlobStores(folder=folder, batches_kept=1)))
-
-    @takes_columns
-    def restless(key: Any, chunks: Iterable[Columns], state: GroupState) -> Iterator[Columns]:
-        mutation_table.WARM_ROWS = 0
+        if rests:
+            mutation_table.WARM_ROWS = 0
         written = len(list(folder.rglob("*.arrow")))
         yield from own(key, chunks, state)
-        if written >= SHARDS and not mark.exists():
-            assert len(list(folder.rglob("*.arrow"))) > written
+        if written >= SHARDS * rests and not mark.exists():
+            assert not rests or len(list(folder.rglob("*.arrow"))) > written
             mark.touch()
             os.kill(os.getpid(), signal.SIGKILL)
 
-    batches, seen = [traffic(number) for number in range(4)], dict[str, bytes]()
+    batches, seen = [traffic(number) for number in range(4 if rests else 1)], dict[str, bytes]()
     for number, rows in enumerate(batches):
         write_records(tmp_path / "in", str(number), rows)
         output = records.groupBy("grouping_key").applyInPandasWithState(
-            restless, schemas.OUTPUT, schemas.STATE, "update", GroupStateTimeout.NoTimeout
+            fragile, schemas.OUTPUT, schemas.STATE, "update", GroupStateTimeout.NoTimeout
         )
         run(output, tmp_path / "checkpoint", collector(seen))
     assert mark.exists()

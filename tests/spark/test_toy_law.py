@@ -7,7 +7,8 @@ from typing import Any
 
 import orjson
 import pytest
-from law_kit import T0, records_of
+from event_kit import tick
+from law_kit import T0, Shard
 from pyspark.sql import SparkSession
 
 from streaming.contract.topics import Topics
@@ -15,9 +16,7 @@ from streaming.job.grouping_keys import grouping_keys_of
 from streaming.job.operator import warm_up
 from streaming.job.replay import replay_staged, stage
 from streaming.kafka_io.policy_topic import PolicyLog
-from streaming.laws.law import StepContext
 from streaming.laws.registry import LAWS
-from streaming.laws.shard import step
 from streaming.log.reading import read_lines
 from streaming.replay import replay_local, summarise
 from weir.logs.send_lines import Addresser, recorded
@@ -76,17 +75,11 @@ def test_a_law_of_one_file_is_replayed_by_both_engines(
 def test_a_law_of_one_file_lives_in_the_job(toy: Any, log: Path, tmp_path: Path) -> None:
     """Its decisions stand and are said again; `weir send` finds topic and key; workers warm it up."""
     warm_up()
-    context = StepContext(processed_ts=T0, fail_fast=True)
-
-    def live(events: list[dict[str, Any]], body: bytes | None) -> tuple[bytes, list[dict[str, Any]]]:
-        body, outputs = step("hearts", 0, body, records_of(events, times=[T0] * len(events)), context)
-        return body, [orjson.loads(value) for value in outputs.value]
-
-    body, first = live([{"type": "beat", "id": "b", "ts": T0, "heart": "a"}], None)
-    body, again = live([{"type": "tick", "ts": T0 + 20_000}], body)
-    assert again == [first[0] | {"repeat": True}]
-    body, more = live([{"type": "beat", "id": "c", "ts": T0 + 21_000, "heart": "a"}], body)
-    assert [decision["beats"] for decision in more] == [2]
+    shard = Shard({}, law="hearts", replay=False)
+    (first,) = shard.step([{"type": "beat", "id": "b", "ts": T0, "heart": "a"}], T0)
+    assert shard.step([tick(20_000)], T0) == [first | {"repeat": True}]
+    (more,) = shard.step([{"type": "beat", "id": "c", "ts": T0 + 21_000, "heart": "a"}], T0)
+    assert more["beats"] == 2
     addresser = Addresser(topics=Topics(), log=PolicyLog(), now_ms=T0)
     sent = [addresser.address(item) for item in recorded([str(log)])]
     found = {(record.topic, record.key) for record in sent}

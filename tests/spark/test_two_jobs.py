@@ -1,9 +1,7 @@
 """Two jobs on one Kafka, each with a checkpoint of its own: only one of them decides."""
 
 import signal
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, closing
-from pathlib import Path
+from collections.abc import Callable
 
 import orjson
 import pytest
@@ -12,21 +10,9 @@ from job_kit import START_S, Job
 from stack_kit import until
 
 
-@pytest.fixture
-def make_job(bootstrap: str, tmp_path: Path) -> Iterator[Callable[[str], Job]]:
-    """Makes jobs, each with a folder of its own; they are not started yet."""
-    with ExitStack() as stack:
-
-        def make(name: str) -> Job:
-            (tmp_path / name).mkdir()
-            return stack.enter_context(closing(Job(tmp_path / name, bootstrap)))
-
-        yield make
-
-
 @pytest.mark.soak
 def test_a_second_job_decides_only_once_the_first_is_gone(
-    make_job: Callable[[str], Job], broker: Broker
+    make_job: Callable[..., Job], broker: Broker
 ) -> None:
     """It names that one and ends. Nobody waits for what was killed on its own checkpoint, or for who left."""
     first, second = make_job("first"), make_job("second")
@@ -36,7 +22,7 @@ def test_a_second_job_decides_only_once_the_first_is_gone(
     first.start()
     broker.wait_for({"before"})
     until(
-        lambda: any(orjson.loads(message.value())["type"] == "tick" for message in broker.read("weir.usage")),
+        lambda: any(orjson.loads(value)["type"] == "tick" for value in broker.values("weir.usage")),
         what="a tick", limit_s=WAIT_S,
     )  # fmt: skip
     first.end(signal.SIGKILL)
@@ -57,7 +43,7 @@ def test_a_second_job_decides_only_once_the_first_is_gone(
 
 
 @pytest.mark.soak
-def test_of_two_jobs_that_start_together_one_goes_on(make_job: Callable[[str], Job], broker: Broker) -> None:
+def test_of_two_jobs_that_start_together_one_goes_on(make_job: Callable[..., Job], broker: Broker) -> None:
     """Neither has ticked as both look for others, and both decided for good."""
     jobs = [make_job("first"), make_job("second")]
     broker.limit("u1", 1)

@@ -4,7 +4,8 @@ import subprocess
 import sys
 from pathlib import Path
 
-TRACES = Path(__file__).parents[1] / "traces"
+from traces_kit import TRACES
+
 CODE = """
 import pkgutil, sys, streaming.columns, streaming.state
 from importlib import import_module
@@ -67,10 +68,7 @@ assert before == after, {name: after[name] for name in after if before.get(name)
 
 def test_no_function_compiles_anew_after_warm_up() -> None:
     """A worker that compiled would hold a batch up for seconds; all laws, live and replayed."""
-    traces = [
-        f"{policies} {policies.with_name(policies.name.replace('policies.yaml', 'events.jsonl.gz'))}"
-        for policies in sorted(TRACES.glob("*/*.policies.yaml"))
-    ]
+    traces = [f"{policies} {log}" for policies, log in TRACES.values()]
     assert len(traces) > 10
     kit = Path(__file__).parents[1] / "kit"
     path = [str(kit), str(kit.parents[1])]

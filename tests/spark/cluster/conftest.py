@@ -1,7 +1,6 @@
 """A broker, a Spark cluster and a job on it, for each test its own."""
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, closing
 from pathlib import Path
 from typing import Any
 
@@ -23,17 +22,14 @@ def cluster(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[WatchedC
 
 
 @pytest.fixture
-def make_job(bootstrap: str, cluster: WatchedCluster, tmp_path: Path) -> Iterator[JobMaker]:
+def make_job(cluster: WatchedCluster, make_job: JobMaker, tmp_path: Path) -> JobMaker:
     """Makes jobs on the cluster that share their checkpoint; they are not started yet."""
-    with ExitStack() as stack:
 
-        def make(name: str = "job", prefix: Sequence[str] = (), checkpoint: str = "", **settings: Any) -> Job:
-            given = {"shuffle_partitions": 2, "driver_host": HOST} | settings
-            (tmp_path / name).mkdir(exist_ok=True)
-            job = Job(
-                tmp_path / name, bootstrap, "--master", cluster.url, settings=yaml.safe_dump({"job": given}),
-                checkpoint=checkpoint or tmp_path / "checkpoint", prefix=prefix,
-            )  # fmt: skip
-            return stack.enter_context(closing(job))
+    def make(name: str = "job", prefix: Sequence[str] = (), checkpoint: str = "", **settings: Any) -> Job:
+        given = {"shuffle_partitions": 2, "driver_host": HOST} | settings
+        return make_job(
+            name, "--master", cluster.url, settings=yaml.safe_dump({"job": given}),
+            checkpoint=checkpoint or tmp_path / "checkpoint", prefix=prefix,
+        )  # fmt: skip
 
-        yield make
+    return make

@@ -95,7 +95,7 @@ def test_other_numbers_begin_anew_and_say_so(
         if said:
             assert "job.shuffle_partitions 1, now 2" in said[0] and "records on the topics" in said[0]
             first = len(names) - len(new)
-        times = [orjson.loads(value)["id"] for value in broker.values("weir.decisions", 0)]
+        times = [orjson.loads(value)["id"] for value in broker.values("weir.decisions")]
         assert times.count("warm") == written
     check(broker, bootstrap, names, tmp_path)
     assert first and len(replayed(bootstrap, tmp_path)) == len(names) + 1

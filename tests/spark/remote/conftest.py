@@ -1,7 +1,6 @@
 """A broker, a file system for checkpoints and jobs on it, for each test its own."""
 
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, closing
 from pathlib import Path
 from typing import Any
 
@@ -19,17 +18,13 @@ def remote(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Remote]:
 
 
 @pytest.fixture
-def make_job(bootstrap: str, remote: Remote, tmp_path: Path) -> Iterator[Callable[..., Job]]:
+def make_job(remote: Remote, make_job: Callable[..., Job], tmp_path: Path) -> Callable[..., Job]:
     """Makes jobs with the same checkpoint, each with a cache of its own; they are not started yet."""
-    with ExitStack() as stack:
 
-        def make(name: str, **settings: Any) -> Job:
-            spark = {"spark.sql.streaming.minBatchesToRetain": "3"}
-            given = {"segment_cache_dir": str(tmp_path / name / "cache"), **remote.settings, **settings}
-            given["spark_conf"] = spark | given.get("spark_conf", {})
-            (tmp_path / name).mkdir()
-            text = yaml.safe_dump({"job": given})
-            job = Job(tmp_path / name, bootstrap, settings=text, checkpoint=remote.checkpoint)
-            return stack.enter_context(closing(job))
+    def make(name: str, **settings: Any) -> Job:
+        spark = {"spark.sql.streaming.minBatchesToRetain": "3"}
+        given = {"segment_cache_dir": str(tmp_path / name / "cache"), **remote.settings, **settings}
+        given["spark_conf"] = spark | given.get("spark_conf", {})
+        return make_job(name, settings=yaml.safe_dump({"job": given}), checkpoint=remote.checkpoint)
 
-        yield make
+    return make

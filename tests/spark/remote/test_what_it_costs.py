@@ -19,8 +19,6 @@ from job_kit import Job
 from remote_kit import REMOTES, Remote
 from stack_kit import series_at
 
-from weir.logs.topic_reader import records_of
-
 pytestmark = pytest.mark.soak
 
 WARM_S, MEASURED_S = 20.0, 60.0
@@ -36,14 +34,12 @@ def phases(metrics: str) -> dict[str, tuple[float, float]]:
 
 def waits_ms(broker: Broker, names: set[str]) -> list[float]:
     """From each request's record to its decision's, by the times of the records."""
-    requests = broker.read("weir.requests")
-    asked = {orjson.loads(message.value())["id"]: message.timestamp()[1] for message in requests}
+    asked = {orjson.loads(record.value)["id"]: record.ts for record in broker.records("weir.requests")}
     waits = {}
-    for message in broker.read("weir.decisions"):
-        for record in records_of(message):
-            name = orjson.loads(record.value)["id"]
-            if name in names:
-                waits[name] = message.timestamp()[1] - asked[name]
+    for record in broker.records("weir.decisions"):
+        name = orjson.loads(record.value)["id"]
+        if name in names:
+            waits[name] = record.ts - asked[name]
     return sorted(waits.values())
 
 

@@ -8,28 +8,15 @@ import orjson
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from traces_kit import of_traces
 
 from streaming.contract.errors import WeirError
 from streaming.log.reading import read_lines
 from streaming.log.writing import write_lines
 from streaming.replay import ReplayResult, replay_local
 
-TRACES = Path(__file__).resolve().parents[2] / "traces"
-PAIRS = [
-    (policies, policies.with_name(policies.name.replace("policies.yaml", "events.jsonl.gz")))
-    for policies in sorted(TRACES.glob("*/*.policies.yaml"))
-]
 # Traces of one law have the same fields: one of each law with every change, all in `make soak`.
-OF_PAIRS = pytest.mark.parametrize(
-    ("policies", "lines"),
-    [
-        pytest.param(
-            *pair, id=f"{pair[0].parent.name}/{pair[0].stem}",
-            marks=[pytest.mark.soak] * (number > 0 and PAIRS[number - 1][0].parent == pair[0].parent),
-        )
-        for number, pair in enumerate(PAIRS)
-    ],
-)  # fmt: skip
+OF_EACH_LAW = of_traces("backlog/imprecise", "dispatch/all-levels", "mutation/both-defaults", "shares/minute")
 
 
 def events_of(lines: Path) -> list[dict[str, Any]]:
@@ -44,23 +31,23 @@ def replayed(policies: Path, lines: Path, columns: Path) -> tuple[ReplayResult, 
     return plain, ReplayResult([line.replace(there, here) for line in other.decisions], other.dead_letters)
 
 
-@OF_PAIRS
-def test_a_trace_as_columns_gives_the_same_bytes(policies: Path, lines: Path, tmp_path: Path) -> None:
+@OF_EACH_LAW
+def test_a_trace_as_columns_gives_the_same_bytes(policies: Path, log: Path, tmp_path: Path) -> None:
     file = tmp_path / "events.parquet"
-    write_lines(str(file), map(orjson.dumps, events_of(lines)))
-    plain, columns = replayed(policies, lines, file)
+    write_lines(str(file), map(orjson.dumps, events_of(log)))
+    plain, columns = replayed(policies, log, file)
     assert columns.decisions == plain.decisions
     assert len(columns.dead_letters) == len(plain.dead_letters)
 
 
-@OF_PAIRS
-def test_columns_as_arrow_itself_infers_them(policies: Path, lines: Path, tmp_path: Path) -> None:
+@OF_EACH_LAW
+def test_columns_as_arrow_itself_infers_them(policies: Path, log: Path, tmp_path: Path) -> None:
     """Structs in place of maps, and fields in the order of their names."""
     file = tmp_path / "events.parquet"
     # Parquet has no struct without fields: such an object is null there, as if it were not said.
-    rows = pa.array([_without_empty(event) for event in events_of(lines)])
+    rows = pa.array([_without_empty(event) for event in events_of(log)])
     pq.write_table(pa.Table.from_struct_array(rows), file)
-    plain, columns = replayed(policies, lines, file)
+    plain, columns = replayed(policies, log, file)
     assert columns.decisions == plain.decisions
     assert len(columns.dead_letters) == len(plain.dead_letters)
 

@@ -6,8 +6,8 @@ import numpy as np
 import orjson
 import pyarrow as pa
 import pytest
-from event_kit import delivery, tick
-from law_kit import T0, policy, records_of
+from event_kit import delivery, sample, tick
+from law_kit import T0, Shard, policy
 
 from streaming.contract.decisions import RECORD_BYTES_MAX
 from streaming.laws import refresh
@@ -15,10 +15,9 @@ from streaming.laws.backlog.table import DECISION as BACKLOG
 from streaming.laws.backlog.table import QUIET_MS
 from streaming.laws.concurrency.table import DECISION as LIMIT
 from streaming.laws.dispatch.table import DECISION as DISPATCH
-from streaming.laws.law import DecisionForm, StepContext
+from streaming.laws.law import DecisionForm
 from streaming.laws.refresh import Refresh
 from streaming.laws.registry import LAWS
-from streaming.laws.shard import step
 
 TOPIC = "persistent://acme/orders/t1"
 
@@ -88,16 +87,10 @@ def test_spaces_in_names_mix_nobody_up() -> None:
     named = [(f"{TOPIC} x", "y"), (TOPIC, "x y"), (TOPIC, "x%20y")]
     debts = [debt(0, 90_000) | {"topic": topic, "subscription": name} for topic, name in named]
     assert len(repeated(held_of(DISPATCH, *debts, now=0), 30_000)) == len(named)
-    limits = {"namespaces.acme/orders": {"subscriptionDispatchRate": {"dispatchThrottlingRateInMsg": 1}}}
-    live = StepContext(initial=limits, processed_ts=T0, fail_fast=True)
-    deliveries = [
-        {"type": "dispatch_usage", "id": "d", "ts": T0, "broker": "b1", "topic": topic, "subscription": name,
-         "msgs": 90, "bytes": 1, "entries": 1, "backlog": True}
-        for topic, name in named
-    ]  # fmt: skip
-    body, _ = step("dispatch", 0, None, records_of(deliveries), live)
-    _, told = step("dispatch", 0, body, records_of([{"type": "tick", "ts": T0 + 30_000}]), live)
-    assert [(one["topic"], one["subscription"]) for one in map(orjson.loads, told.value)] == named
+    shard = Shard({RATES: rate("subscriptionDispatchRate", 1)}, law="dispatch", replay=False)
+    shard.step([delivery(0, 90, 1, 1, topic=topic, subscription=name) for topic, name in named], T0)
+    told = shard.step([tick(30_000)], T0)
+    assert [(one["topic"], one["subscription"]) for one in told] == named
 
 
 def test_a_debt_is_repeated_each_half_minute_until_it_is_paid() -> None:
@@ -121,27 +114,21 @@ def rate(level: str, msgs: int) -> dict[str, Any]:
 
 def test_a_debt_is_repeated_as_long_as_a_lower_rate_takes_to_pay_it() -> None:
     """Its decision says 40 s, of which the change makes 400: who started then delivered a period too much."""
-    live = StepContext(initial={RATES: rate("subscriptionDispatchRate", 10)}, processed_ts=T0, fail_fast=True)
-    events = [delivery(0, 400), policy(1000, RATES, rate("subscriptionDispatchRate", 1))]
-    body, outputs = step("dispatch", 0, None, records_of(events), live)
-    assert orjson.loads(outputs.value[0])["ttl_ms"] == 40_000
-    said = list[int]()
-    for at_ms in (30_000, 60_000, 89_999, 90_000, 390_000, 420_000):
-        body, outputs = step("dispatch", 0, body, records_of([tick(at_ms)]), live)
-        said.append(len(outputs.value))
-    assert said == [1, 1, 0, 1, 1, 0]
+    shard = Shard({RATES: rate("subscriptionDispatchRate", 10)}, law="dispatch", replay=False)
+    changed = policy(1000, RATES, rate("subscriptionDispatchRate", 1))
+    (decision,) = shard.step([delivery(0, 400), changed], T0)
+    assert decision["ttl_ms"] == 40_000
+    times = 30_000, 60_000, 89_999, 90_000, 390_000, 420_000
+    assert [len(shard.step([tick(at_ms)], T0)) for at_ms in times] == [1, 1, 0, 1, 1, 0]
 
 
 @pytest.mark.parametrize("others", [0, 1])
 def test_a_counter_that_others_move_keeps_no_older_decision_up(others: int) -> None:
     """It is told by theirs: where somebody always delivers, what was paid long ago was repeated for ever."""
-    live = StepContext(initial={RATES: rate("dispatchRate", 10)}, processed_ts=T0, fail_fast=True)
-    events = [delivery(0, 400), policy(1000, RATES, rate("dispatchRate", 1))]
-    body, _ = step("dispatch", 0, None, records_of(events), live)
-    events = [delivery(20_000, 1, subscription="other")] * others
-    body, _ = step("dispatch", 0, body, records_of([*events, tick(30_000)]), live)
-    _, outputs = step("dispatch", 0, body, records_of([tick(60_000)]), live)
-    said = [orjson.loads(value)["subscription"] for value in outputs.value]
+    shard = Shard({RATES: rate("dispatchRate", 10)}, law="dispatch", replay=False)
+    shard.step([delivery(0, 400), policy(1000, RATES, rate("dispatchRate", 1))], T0)
+    shard.step([*[delivery(20_000, 1, subscription="other")] * others, tick(30_000)], T0)
+    said = [decision["subscription"] for decision in shard.step([tick(60_000)], T0)]
     assert said == (["other"] if others else ["sub1"])
 
 
@@ -188,18 +175,13 @@ def test_what_its_law_says_does_not_stand_leaves_when_it_is_due() -> None:
 
 def test_the_live_step_repeats_no_limit_whose_policy_is_gone() -> None:
     """Nor does one that comes back bring the limit of before."""
-    sample = {"type": "latency", "id": "l", "ts": T0, "partition": "p", "rtt_ns": 10**6, "inflight": 80}
     path, aimd = "backpressure.partitions.*", {"algorithm": "aimd", "useWindowed": False}
-    live = StepContext(initial={path: aimd}, processed_ts=T0, fail_fast=True)
-    body, first = step("concurrency", 0, None, records_of([sample]), live)
-    assert len(first.value) == 1
-    for number, value in enumerate((None, aimd), start=1):
-        at = T0 + number * 1000
-        change = {"type": "policy", "id": "c", "ts": at, "path": path, "value": value}
-        ticks = [{"type": "tick", "ts": at + after} for after in (0, 20_000)]
-        for event in (change, *ticks):
-            body, told = step("concurrency", 0, body, records_of([event]), live)
-            assert told.value == []
+    shard = Shard({path: aimd}, law="concurrency", replay=False)
+    assert len(shard.step([sample("l", 0, 1, 80, partition="p")], T0)) == 1
+    for at_ms, value in ((1000, None), (2000, aimd)):
+        for event in (policy(at_ms, path, value), tick(at_ms), tick(at_ms + 20_000)):
+            assert shard.step([event], T0) == []
+    assert not shard.dead_letters
 
 
 @pytest.mark.parametrize(
@@ -216,19 +198,11 @@ def test_the_table_is_bounded(monkeypatch: pytest.MonkeyPatch, bound: str, most:
 
 def test_the_live_step_repeats_on_ticks_and_a_replay_never_does() -> None:
     """A tick moves time for a shard in which nothing else happens."""
-    sample = {"type": "latency", "id": "l", "ts": T0, "partition": "p", "rtt_ns": 10**6, "inflight": 1}
-    policies = {
-        "backpressure.partitions.*": {"algorithm": "fixed", "fixed": {"limit": 5}, "useWindowed": False}
-    }
-    live = StepContext(initial=policies, processed_ts=T0, fail_fast=True)
-    body, first = step("concurrency", 0, None, records_of([sample]), live)
-    assert len(first.value) == 1
-    body, quiet = step("concurrency", 0, body, records_of([{"type": "tick", "ts": T0 + 10_000}], 1), live)
-    assert quiet.value == []
-    body, told = step("concurrency", 0, body, records_of([{"type": "tick", "ts": T0 + 20_000}], 2), live)
-    assert orjson.loads(told.value[0])["repeat"] is True
-    replayed = StepContext(initial=policies, replay=True, fail_fast=True)
-    _, once = step(
-        "concurrency", 0, None, records_of([sample, {"type": "tick", "ts": T0 + 90_000}]), replayed
-    )
-    assert len(once.value) == 1
+    told, path = sample("l", 0, 1, 1, partition="p"), "backpressure.partitions.*"
+    policies = {path: {"algorithm": "fixed", "fixed": {"limit": 5}, "useWindowed": False}}
+    shard = Shard(policies, law="concurrency", replay=False)
+    assert len(shard.step([told], T0)) == 1
+    assert shard.step([tick(10_000)], T0) == []
+    (again,) = shard.step([tick(20_000)], T0)
+    assert again["repeat"] is True
+    assert len(Shard(policies, law="concurrency").step([told, tick(90_000)])) == 1

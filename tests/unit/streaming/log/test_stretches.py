@@ -10,6 +10,7 @@ from pathlib import Path
 import orjson
 import pytest
 from law_kit import T0, policy, quota, replay_all, request
+from traces_kit import of_traces
 
 from streaming.laws.law import StepContext
 from streaming.log import reading, sorted_decisions, stretches
@@ -18,22 +19,6 @@ from streaming.log.reading import read_records
 from streaming.log.writing import write_lines
 from streaming.policy.files import load_policies
 from streaming.replay import ReplayResult, in_order, replay_local
-
-TRACES = Path(__file__).resolve().parents[3] / "traces"
-LOGS = [
-    (policies, policies.with_name(policies.name.replace("policies.yaml", "events.jsonl.gz")))
-    for policies in sorted(TRACES.glob("*/*.policies.yaml"))
-]
-NAMES = [f"{policies.parent.name}/{policies.stem.removesuffix('.policies')}" for policies, _ in LOGS]
-
-
-def of_traces(*quick: str) -> pytest.MarkDecorator:
-    """All are dear, and what cuts a log knows no law: these with every change, the others in `make soak`."""
-    every = [
-        pytest.param(*one, id=name, marks=[pytest.mark.soak] * (name not in quick))
-        for one, name in zip(LOGS, NAMES, strict=True)
-    ]
-    return pytest.mark.parametrize(("policies", "log"), every)
 
 
 @pytest.fixture(autouse=True)

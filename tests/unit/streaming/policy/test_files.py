@@ -4,6 +4,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from traces_kit import TRACES
 
 from streaming.contract.errors import BadEvent, ConfigError
 from streaming.policy import files, validation
@@ -11,7 +12,6 @@ from streaming.policy.files import check_entry, load_policies, policy_file
 from streaming.policy.policy_set import Section
 from streaming.policy.schema import VALUES
 
-TRACES = sorted((Path(__file__).parents[3] / "traces").glob("*/*.policies.yaml"))
 FULL = """\
 version: 1
 mode: off
@@ -174,10 +174,10 @@ def test_sections_may_be_left_empty(tmp_path: Path) -> None:
 
 def test_the_trace_policies_are_there() -> None:
     """All four laws that have policies."""
-    assert {path.parent.name for path in TRACES} >= {"mutation", "shares", "dispatch", "backlog"}
+    assert {path.parent.name for path, _ in TRACES.values()} >= {"mutation", "shares", "dispatch", "backlog"}
 
 
-@pytest.mark.parametrize("path", TRACES, ids=lambda path: f"{path.parent.name}-{path.name.split('.')[0]}")
+@pytest.mark.parametrize("path", [policies for policies, _ in TRACES.values()], ids=TRACES)
 def test_reference_policies_load_and_survive_writing(tmp_path: Path, path: Path) -> None:
     """Each entry passes as an event, and the file that `weir policy get` would print is equal."""
     entries = load_policies(str(path))

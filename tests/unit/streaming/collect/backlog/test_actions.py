@@ -65,9 +65,8 @@ async def test_a_repeated_decision_does_nothing() -> None:
 
 async def test_decisions_of_others_and_old_ones_are_passed_over(monkeypatch: pytest.MonkeyPatch) -> None:
     """Another run's, one on an older check than the newest decided, one whose report is not kept any more."""
-    cluster = FakeCluster(slow=-1)
     monkeypatch.setattr("streaming.collect.backlog.collector.ROUNDS_KEPT", 2)
-    desk = Desk(cluster)
+    desk = Desk(FakeCluster(slow=-1))
     first, second = await desk.check(), await desk.check()
     other = replace(first[0], id="collect-kafka-c1-99999999-1.0")
     await desk.decide([other])
@@ -137,9 +136,8 @@ async def test_an_end_that_cannot_be_logged_is_logged_after_the_next_check() -> 
 
 
 async def test_what_is_refused_fails_and_counts_as_nothing_evicted() -> None:
-    cluster = FakeCluster(slow=-1)
+    cluster, desk = rig(slow=-1)
     cluster.refused = [CannotEvict("the group is active"), CannotEvict("it moves")]
-    desk = Desk(cluster)
     await desk.round()
     await desk.round()
     assert desk.steps() == [("slow", "begun"), ("slow", "failed")] * 2
@@ -229,9 +227,8 @@ async def test_so_many_topics_at_a_time_and_of_one_topic_one(monkeypatch: pytest
 
 async def test_a_newer_decision_takes_back_what_still_waits(monkeypatch: pytest.MonkeyPatch) -> None:
     """The topic is busy with the first plan; the second waits, and the third says that nothing must go."""
-    cluster = FakeCluster(a=-1)
     monkeypatch.setattr("streaming.collect.backlog.collector.ROUNDS_KEPT", 5)
-    desk = Desk(cluster)
+    cluster, desk = rig(a=-1)
     going, go_on = asyncio.Event(), asyncio.Event()
 
     async def hold() -> None:
@@ -254,8 +251,7 @@ async def test_a_newer_decision_takes_back_what_still_waits(monkeypatch: pytest.
 async def test_at_the_end_what_goes_on_has_a_while(stop_ms: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Cut off, it stays begun, for the next run to settle."""
     monkeypatch.setattr("streaming.collect.backlog.actions.STOP_MS", stop_ms)
-    cluster = FakeCluster(a=-1, b=-1)
-    desk = Desk(cluster)
+    cluster, desk = rig(a=-1, b=-1)
     reports = await desk.check()
     going = asyncio.Event()
 

@@ -80,13 +80,6 @@ async def test_topics_of_a_check_that_failed_count_as_unread() -> None:
     assert desk.value("weir_backlog_unread_topics") == 1
 
 
-async def test_a_defect_in_writing_reports_ends_nothing() -> None:
-    desk = Desk(FakeCluster(a=1))
-    desk.write_fails = [OverflowError("a number")]
-    assert await desk.collector.check() is Outcome.UNREPORTED
-    assert await desk.collector.check() is Outcome.DONE
-
-
 async def test_publish_times_that_were_missed_are_counted() -> None:
     class Late(FakeCluster):
         async def look(self, wants: RoundQuestion) -> RoundResult:
@@ -98,9 +91,10 @@ async def test_publish_times_that_were_missed_are_counted() -> None:
     assert desk.value("weir_backlog_publish_times_missed_total") == 6
 
 
-async def test_reports_that_are_not_written_are_given_up() -> None:
+@pytest.mark.parametrize("error", [WeirError("Kafka is away"), OverflowError("a number")])
+async def test_reports_that_are_not_written_are_given_up(error: Exception) -> None:
     desk = Desk(FakeCluster(a=1))
-    desk.write_fails = [WeirError("Kafka is away")]
+    desk.write_fails = [error]
     assert await desk.collector.check() is Outcome.UNREPORTED
     assert await desk.collector.check() is Outcome.DONE
     assert [one.id for one in desk.written[0]] == [f"{NAME}-2.0"]

@@ -4,7 +4,7 @@ import asyncio
 from collections import deque
 
 import pytest
-from collector_kit import EXCEEDED, PLACE, TOPIC, Desk, FakeCluster, many
+from collector_kit import EXCEEDED, PLACE, TOPIC, Desk, FakeCluster, many, rig
 
 from streaming.collect.backlog import actions
 from streaming.collect.backlog.cluster import CannotEvict, NotKnown
@@ -13,9 +13,8 @@ from streaming.contract.errors import WeirError
 
 @pytest.mark.parametrize("error", [NotKnown("no answer"), WeirError("no answer"), KeyError("defect")])
 async def test_where_it_is_not_known_the_position_tells(error: Exception) -> None:
-    cluster = FakeCluster(slow=-1)
+    cluster, desk = rig(slow=-1)
     cluster.after.append(error)
-    desk = Desk(cluster)
     await desk.round()
     assert desk.steps() == [("slow", "begun"), ("slow", "done")]
     assert desk.value(EXCEEDED, **PLACE, quota_type="size") == 1
@@ -62,11 +61,10 @@ async def test_without_room_to_settle_it_has_failed(monkeypatch: pytest.MonkeyPa
 @pytest.mark.parametrize("refused", [False, True])
 async def test_what_others_lose_by_the_same_act_is_logged_and_counted_once_each(refused: bool) -> None:
     """Before and after; their own lines are not tried again."""
-    cluster = FakeCluster(a=-1, b=9, c=80)
+    cluster, desk = rig(a=-1, b=9, c=80)
     cluster.together = True
     if refused:
         cluster.refused.append(CannotEvict("no leader"))
-    desk = Desk(cluster)
     await desk.round()
     end, times = ("failed", 0) if refused else ("done", 1)
     assert desk.steps() == [("a", "begun"), ("b", "begun"), ("a", end), ("b", end)]

@@ -6,7 +6,7 @@ from typing import Any
 
 import orjson
 import pytest
-from collector_kit import EVICTS, TOPIC, Desk, FakeCluster, decided, policies, report, rig
+from collector_kit import EVICTS, TOPIC, decided, policies, report, rig
 from law_kit import T0 as LAW_T0
 from pack_kit import records_with
 
@@ -83,9 +83,8 @@ async def test_a_long_plan_ends_where_a_newer_check_was_decided_on(
     newer: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Or where its own is not kept any more."""
-    cluster = FakeCluster(a=-1, b=-1, c=-1)
     monkeypatch.setattr("streaming.collect.backlog.collector.ROUNDS_KEPT", 1)
-    desk = Desk(cluster)
+    cluster, desk = rig(a=-1, b=-1, c=-1)
     reports = await desk.check()
 
     async def check() -> None:

@@ -104,13 +104,6 @@ class World:
         return asyncio.run(self.reader.read(metadata))
 
 
-def heard() -> World:
-    """One whose brokers have all answered once."""
-    world = World()
-    world.read()
-    return world
-
-
 def test_all_answer() -> None:
     """Offsets by partition and group; a partition without a committed offset is not the group's."""
     found = World().read()
@@ -120,8 +113,10 @@ def test_all_answer() -> None:
 
 @pytest.fixture
 def world() -> World:
-    """Groups that were heard of."""
-    return heard()
+    """One whose brokers have all answered once."""
+    world = World()
+    world.read()
+    return world
 
 
 def test_a_silent_broker_costs_what_its_groups_had(world: World) -> None:

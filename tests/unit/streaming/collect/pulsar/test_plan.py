@@ -32,12 +32,23 @@ def plan(
     pushed: Mapping[Slot, Rates] | None = None,
     shares: Shares | None = None,
     planner: Planner | None = None,
+    **heard: Any,
 ) -> Plan:
-    """One round at time 0."""
+    """One round at time 0; `heard` is what else is known of the counts."""
     planner = planner or Planner()
     second = dict.fromkeys((place.broker for place in counts), 1_000)
-    passage = Passage(period_ms=second, counts=counts, restarted=0, unknown=0)
+    passage = Passage(period_ms=second, counts=counts, restarted=0, unknown=0, **heard)
     return planner.plan(PolicySet(entries), passage, shares or Shares(), pushed or {}, 0)
+
+
+def shares_of(
+    group: str = "g", dimension: str = "publishRateInMsgs", until_ms: int = 1, **rates: float
+) -> Shares:
+    """Those of some brokers."""
+    shares = Shares()
+    for broker, rate in rates.items():
+        shares.take(group, broker, {dimension: rate}, until_ms, ours=True)
+    return shares
 
 
 def msgs(made: Plan) -> dict[str, float]:
@@ -58,9 +69,7 @@ def test_alone_a_topic_has_the_whole_limit_and_others_5_percent() -> None:
 
 def test_a_share_is_divided_as_the_law_divides_a_limit() -> None:
     """In proportion at first; then half-way to fairness where both use all they have."""
-    shares = Shares()
-    shares.take("g", "b1", {"publishRateInMsgs": 60.0}, 1, ours=True)
-    planner = Planner()
+    planner, shares = Planner(), shares_of(b1=60.0)
     made = plan(GROUP, published("b1", (T1, 80), (T2, 40)), None, shares, planner)
     assert msgs(made) == {T1: 40.0, T2: 20.0}
     pushed = {own(T1): Rates(40, -1), own(T2): Rates(20, -1)}
@@ -71,8 +80,7 @@ def test_a_share_is_divided_as_the_law_divides_a_limit() -> None:
 
 def test_a_share_of_nothing_lets_next_to_nothing_pass() -> None:
     """Round by round: no job decides it, but who may write decisions can, and it ended the collector."""
-    planner, shares = Planner(), Shares()
-    shares.take("g", "b1", {"publishRateInMsgs": 0.0}, 1, ours=True)
+    planner, shares = Planner(), shares_of(b1=0.0)
     for _ in range(2):
         made = plan(GROUP, published("b1", (T1, 40)), {own(T1): Rates(1, -1)}, shares, planner)
         assert made.wanted[own(T1)].rates(Kind.PUBLISH) == Rates(1, -1)
@@ -80,18 +88,13 @@ def test_a_share_of_nothing_lets_next_to_nothing_pass() -> None:
 
 def test_shares_of_a_limit_that_was_lowered_since_are_lowered_with_it() -> None:
     """As at a proxy: until the next round the brokers went on with what they had of the former one."""
-    shares = Shares()
-    shares.take("g", "b1", {"publishRateInMsgs": 600.0}, 1, ours=True)
-    shares.take("g", "b2", {"publishRateInMsgs": 400.0}, 1, ours=True)
     counts = published("b1", (T1, 600)) | published("b2", (T2, 400))
-    assert msgs(plan(GROUP, counts, None, shares)) == {T1: 60.0, T2: 40.0}
+    assert msgs(plan(GROUP, counts, None, shares_of(b1=600.0, b2=400.0))) == {T1: 60.0, T2: 40.0}
 
 
 def test_partitions_of_a_topic_have_one_rate_wherever_they_are() -> None:
     """The level at which they use up together what the topic got at its brokers."""
-    shares = Shares()
-    shares.take("g", "b1", {"publishRateInMsgs": 60.0}, 1, ours=True)
-    shares.take("g", "b2", {"publishRateInMsgs": 40.0}, 1, ours=True)
+    shares = shares_of(b1=60.0, b2=40.0)
     counts = published("b1", (f"{T1}-partition-0", 90), (f"{T1}-partition-1", 10)) | published(
         "b2", (f"{T1}-partition-2", 90)
     )
@@ -105,8 +108,7 @@ def test_a_topic_whose_name_only_looks_like_a_partition_has_a_limit_of_its_own()
 
 def test_who_uses_little_since_it_may_not_use_more_is_no_newcomer() -> None:
     """Its way up is the law's: half-way to a fair part."""
-    planner, shares = Planner(), Shares()
-    shares.take("g", "b1", {"publishRateInMsgs": 100.0}, 1, ours=True)
+    planner, shares = Planner(), shares_of(b1=100.0)
     plan(GROUP, published("b1", (T1, 400), (T2, 10)), None, shares, planner)
     pushed = {own(T1): Rates(97, -1), own(T2): Rates(1, -1)}
     made = plan(GROUP, published("b1", (T1, 97), (T2, 1)), pushed, shares, planner)
@@ -131,20 +133,17 @@ def test_a_topic_without_traffic_keeps_its_limit_for_some_rounds() -> None:
 def test_a_topic_that_nobody_has_told_of_keeps_its_limit() -> None:
     """Its broker does not answer the collector, and may serve its clients: it is no newcomer."""
     planner, pushed = Planner(), {own(T1): Rates(50, -1), NAMESPACE: Rates(5, -1)}
-    silent = Passage(
-        period_ms={}, counts={}, restarted=0, unknown=0, unheard=frozenset({(f"{T1}-partition-0", "")})
-    )
+    unheard = frozenset({(f"{T1}-partition-0", "")})
     for _ in range(5):
-        assert own(T1) in planner.plan(PolicySet(GROUP), silent, Shares(), pushed, 0).held
-    assert planner.plan(PolicySet({}), silent, Shares(), pushed, 0).held == set()
+        assert own(T1) in plan(GROUP, {}, pushed, None, planner, unheard=unheard).held
+    assert plan({}, {}, pushed, None, planner, unheard=unheard).held == set()
 
 
 def test_a_topic_that_nobody_has_told_of_since_the_start_keeps_its_limit() -> None:
     """Its broker has not answered this run of the collector yet; one that is told to be idle is."""
     planner, pushed = Planner(), {own(T1): Rates(50, -1), own(T2): Rates(50, -1)}
     counts = published("b2", (T2, 0))
-    some = Passage(period_ms={"b2": 1_000}, counts=counts, restarted=0, unknown=0, whole=False)
-    held = [planner.plan(PolicySet(GROUP), some, Shares(), pushed, 0).held for _ in range(3)]
+    held = [plan(GROUP, counts, pushed, None, planner, whole=False).held for _ in range(3)]
     assert [len(each) for each in held] == [2, 2, 1] and held[-1] == {own(T1)}
 
 
@@ -153,11 +152,10 @@ def test_newcomers_of_a_namespace_that_nobody_has_told_of_stay_limited(whole: bo
     """By the group of its tenant: while its broker did not answer they had no limit at all."""
     entries = {"resourcegroups.g": {"publishRateInMsgs": 100}, "tenants.a": {"resourcegroup": "g"}}
     unheard = frozenset({(T1, "")}) if whole else frozenset[tuple[str, str]]()
-    silent = Passage(period_ms={}, counts={}, restarted=0, unknown=0, unheard=unheard, whole=whole)
     planner, pushed = Planner(), {NAMESPACE: Rates(5, -1)}
-    made = planner.plan(PolicySet(entries), silent, Shares(), pushed, 0)
+    made = plan(entries, {}, pushed, None, planner, unheard=unheard, whole=whole)
     assert made.wanted == {NAMESPACE: LimiterRate(5.0, None, True)}
-    assert planner.plan(PolicySet({}), silent, Shares(), pushed, 0).wanted == {}
+    assert plan({}, {}, pushed, None, planner, unheard=unheard, whole=whole).wanted == {}
 
 
 @pytest.mark.parametrize(
@@ -171,8 +169,7 @@ def test_without_its_policy_a_limit_goes_at_once(entries: Mapping[str, Any]) -> 
 
 def test_a_silent_job_leaves_everything_as_it_is() -> None:
     """A share whose life is over is neither enlarged nor taken away."""
-    shares = Shares()
-    shares.take("g", "b1", {"publishRateInMsgs": 60.0}, -1, ours=True)
+    shares = shares_of(until_ms=-1, b1=60.0)
     made = plan(GROUP, published("b1", (T1, 80)), {own(T1): Rates(60, -1)}, shares)
     assert made.held == {own(T1)} and own(T1) not in made.wanted
 
@@ -231,9 +228,7 @@ def test_a_rate_across_brokers_is_shared_out_for_each_subscription() -> None:
     rate = {"dispatchThrottlingRateInMsg": 100, "across_brokers": True}
     entries = {"namespaces.a/b": {"subscriptionDispatchRate": rate}}
     group = f"dispatch/{T1}/s"
-    shares = Shares()
-    shares.take(group, "b1", {"dispatchRateInMsgs": 30.0}, 1, ours=True)
-    shares.take(group, "b2", {"dispatchRateInMsgs": 70.0}, 1, ours=True)
+    shares = shares_of(group, "dispatchRateInMsgs", b1=30.0, b2=70.0)
     counts: dict[Place, Counts] = {
         Place("b1", f"{T1}-partition-0", "s"): (0, 0, 60, 0),
         Place("b2", f"{T1}-partition-1", "s"): (0, 0, 60, 0),

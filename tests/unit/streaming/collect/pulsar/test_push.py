@@ -30,10 +30,16 @@ def step(
     return run(work())
 
 
-def pushing() -> tuple[FakePulsar, Pusher]:
-    """A Pulsar without limits, and a collector that has just started."""
-    fake = FakePulsar()
-    return fake, pusher_of(fake)
+@pytest.fixture
+def fake() -> FakePulsar:
+    """A Pulsar without limits."""
+    return FakePulsar()
+
+
+@pytest.fixture
+def pusher(fake: FakePulsar) -> Pusher:
+    """A collector that has just started."""
+    return pusher_of(fake)
 
 
 def held(fake: FakePulsar, slot: Slot) -> object:
@@ -55,9 +61,8 @@ def break_off(fake: FakePulsar, method: str, left: Rates | None, status: int = 5
     fake.fail = fail
 
 
-def test_only_real_changes_are_pushed_and_not_too_often() -> None:
+def test_only_real_changes_are_pushed_and_not_too_often(fake: FakePulsar, pusher: Pusher) -> None:
     """5 % more or less is no change, and the next pushes come 10 s later at the earliest, all together."""
-    fake, pusher = pushing()
     assert step(pusher, {TOPIC: 100}, 0) == {TOPIC: Result.SET}
     assert step(pusher, {TOPIC: 105}, 20_000) == {}
     assert step(pusher, {TOPIC: 110}, 20_000) == {TOPIC: Result.SET}
@@ -68,16 +73,14 @@ def test_only_real_changes_are_pushed_and_not_too_often() -> None:
     assert held(fake, TOPIC) == body_of(Kind.PUBLISH, Rates(50, -1))
 
 
-def test_policies_are_pushed_as_they_are() -> None:
+def test_policies_are_pushed_as_they_are(pusher: Pusher) -> None:
     """A change of 1 % in a policy is a change."""
-    pusher = pusher_of(FakePulsar())
     step(pusher, {NAMESPACE: 100}, 0, exact=True)
     assert step(pusher, {NAMESPACE: 101}, PUSH_APART_MS, exact=True) == {NAMESPACE: Result.SET}
 
 
-def test_topics_come_before_their_namespace_and_leave_after_it() -> None:
+def test_topics_come_before_their_namespace_and_leave_after_it(fake: FakePulsar, pusher: Pusher) -> None:
     """In between a topic must not fall back on what is there for newcomers."""
-    fake, pusher = pushing()
     step(pusher, {NAMESPACE: 5, TOPIC: 100, DISPATCH: 9}, 0)
     assert [path for _, path in fake.changes()][-1] == NAMESPACE.path
     fake.calls.clear()
@@ -86,19 +89,12 @@ def test_topics_come_before_their_namespace_and_leave_after_it() -> None:
     assert (fake.set, pusher.pushed) == ({}, {})
 
 
-def test_rounds_have_a_bound(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_rounds_have_a_bound(pusher: Pusher, monkeypatch: pytest.MonkeyPatch) -> None:
     """What is beyond it comes with the next ones, and is counted."""
     monkeypatch.setattr(push, "PUSHES_MAX", 2)
-    pusher = pusher_of(FakePulsar())
     wanted = {Slot("a/b", f"persistent://a/b/t{n}", "", Kind.PUBLISH): 9.0 for n in range(5)}
     assert [len(step(pusher, wanted, ms)) for ms in (0, 1, 2, 3)] == [2, 2, 1, 0]
     assert pusher._metrics.waiting_pushes._value.get() == 0
-
-
-@pytest.fixture
-def fake() -> FakePulsar:
-    """A cluster."""
-    return FakePulsar()
 
 
 def test_what_somebody_else_set_is_left_alone(fake: FakePulsar) -> None:
@@ -124,9 +120,8 @@ def test_what_was_pushed_once_is_not_remembered_for_ever(fake: FakePulsar) -> No
     assert not pusher._last_ms and not pusher._later_ms
 
 
-def test_what_somebody_else_changed_is_left_alone_from_then_on() -> None:
+def test_what_somebody_else_changed_is_left_alone_from_then_on(fake: FakePulsar, pusher: Pusher) -> None:
     """Our own limit, altered by an operator, is the operator's."""
-    fake, pusher = pushing()
     step(pusher, {TOPIC: 100}, 0)
     fake.hold(TOPIC, Rates(333, -1))
     assert step(pusher, {TOPIC: 50}, PUSH_APART_MS) == {TOPIC: Result.FOREIGN}
@@ -170,9 +165,10 @@ def test_a_push_that_half_succeeded_is_ours_either_way(fake: FakePulsar, carried
 
 
 @pytest.mark.parametrize(("status", "result"), [(500, Result.FAILED), (403, Result.REFUSED)])
-def test_what_became_of_a_push_is_not_forgotten_meanwhile(status: int, result: Result) -> None:
+def test_what_became_of_a_push_is_not_forgotten_meanwhile(
+    fake: FakePulsar, pusher: Pusher, status: int, result: Result
+) -> None:
     """Neither by the notes of others, nor when its policy goes before anybody looked."""
-    fake, pusher = pushing()
     break_off(fake, "POST", Rates(50, -1), status)
     assert step(pusher, {TOPIC: 50}, 0) == {TOPIC: result}
     pusher._later_ms[TOPIC] = 3 * PUSH_APART_MS
@@ -187,10 +183,9 @@ def test_what_became_of_a_push_is_not_forgotten_meanwhile(status: int, result: R
     ("meanwhile", "method", "left"), [({}, "DELETE", None), ({TOPIC: 50.0}, "POST", Rates(50, -1))]
 )
 def test_what_is_wanted_again_after_a_failure_is_set_again(
-    meanwhile: Mapping[Slot, float], method: str, left: Rates | None
+    fake: FakePulsar, pusher: Pusher, meanwhile: Mapping[Slot, float], method: str, left: Rates | None
 ) -> None:
     """What failed may have been carried out: Pulsar holds another limit then, or none."""
-    fake, pusher = pushing()
     step(pusher, {TOPIC: 100}, 0)
     break_off(fake, method, left)
     assert step(pusher, meanwhile, PUSH_APART_MS) == {TOPIC: Result.FAILED}
@@ -199,9 +194,8 @@ def test_what_is_wanted_again_after_a_failure_is_set_again(
     assert held(fake, TOPIC) == body_of(Kind.PUBLISH, Rates(100, -1))
 
 
-def test_what_is_gone_already_is_ours_no_more() -> None:
+def test_what_is_gone_already_is_ours_no_more(fake: FakePulsar, pusher: Pusher) -> None:
     """By a removal that was answered by an error, or by hand: what somebody sets there later is theirs."""
-    fake, pusher = pushing()
     step(pusher, {TOPIC: 50}, 0)
     break_off(fake, "DELETE", None)
     assert step(pusher, {}, PUSH_APART_MS) == {TOPIC: Result.FAILED}
@@ -261,9 +255,8 @@ def test_after_a_failure_the_rest_of_a_namespace_waits(fake: FakePulsar) -> None
     assert list(step(pusher, wanted, PUSH_APART_MS).values()) == [Result.SET] * 5
 
 
-def test_a_namespace_that_is_gone_takes_its_limits_with_it() -> None:
+def test_a_namespace_that_is_gone_takes_its_limits_with_it(fake: FakePulsar, pusher: Pusher) -> None:
     """It is looked for again after a minute; others are not touched by it."""
-    fake, pusher = pushing()
     step(pusher, {TOPIC: 100, OTHER: 9}, 0)
     fake.absent = ("/admin/v2/persistent/a/b/", "/admin/v2/namespaces/a/b/")
     assert step(pusher, {TOPIC: 50, OTHER: 5}, PUSH_APART_MS) == {TOPIC: Result.GONE, OTHER: Result.SET}

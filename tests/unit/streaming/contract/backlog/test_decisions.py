@@ -4,7 +4,8 @@ from typing import Any
 
 import orjson
 import pytest
-from broker_law_kit import T0, replay
+from broker_law_kit import replay
+from event_kit import EVICT, T0, TOPIC, backlog, ledger, quotas, subscription
 from pack_kit import packed
 
 from streaming.columns.packed import unpack
@@ -13,27 +14,10 @@ from streaming.contract.backlog.decisions import TTL_MS, BacklogDecision, Evicti
 from streaming.contract.errors import BadEvent
 from streaming.contract.fields import TS_MAX_MS
 
-TOPIC = "persistent://acme/orders/t1"
-EVICT = "consumer_backlog_eviction"
-BOTH = {
-    "namespaces.acme/orders": {
-        "backlogQuotaMap": {
-            "destination_storage": {"limitSize": 1000, "policy": EVICT},
-            "message_age": {"limitTime": 60, "policy": EVICT},
-        }
-    }
-}
-REPORT = {
-    "type": "backlog",
-    "id": "k1",
-    "ts": T0,
-    "topic": TOPIC,
-    "ledgers": [
-        {"id": 1, "entries": 10, "size": 900, "closeTime": T0 - 100_000},
-        {"id": 2, "entries": 3, "size": 300},
-    ],
-    "subscriptions": [{"name": "slow", "ledger": 1, "entry": -1, "oldestPublishTime": T0 - 200_000}],
-}
+BOTH = {"namespaces.acme/orders": quotas(1000, 60)}
+REPORT = backlog(
+    [ledger(1, 10, 900, 100_000), ledger(2, 3, 300)], subscription("slow", 1, -1, 200_000)
+) | {"id": "k1"}  # fmt: skip
 NOTHING = REPORT | {"id": "k2", "subscriptions": []}
 READ = BacklogDecision(
     id="k1", ts=T0, topic=TOPIC, size=1200.0, limit_size=1000, limit_time=60, age=100, oldest="slow",

@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 from broker_law_kit import NOW, Decision, fold, replay, timeline_of
+from broker_law_kit import judged as judged_by
 from event_kit import EVICT, T0, TOPIC, Event, backlog, quotas, subscription
 from usage_kit import reloaded
 
@@ -11,7 +12,6 @@ from streaming.contract.broker_events import Ledger, Subscription
 from streaming.laws.backlog import table as backlog_table
 from streaming.laws.backlog.law import Log
 from streaming.laws.backlog.table import BacklogTable
-from streaming.policy.files import check_entry
 
 HOLD = "producer_request_hold"
 CLOSED = {"id": 1, "entries": 100, "size": 103_600, "closeTime": T0 - 100_000}
@@ -29,10 +29,7 @@ def report(*subscriptions: Json, ledgers: list[Json] | None = None, **more: Any)
 
 def judged(event: Event, size: int | None = None, seconds: int | None = None, **broker: Any) -> Decision:
     """The decision on a report whose topic has these quotas, under these settings of the broker."""
-    policies = {f"topics.{TOPIC}": quotas(size, seconds), "broker": broker}
-    for path, value in policies.items():
-        check_entry(path, value)
-    return replay([event], policies)[0]
+    return judged_by(event, {f"topics.{TOPIC}": quotas(size, seconds), "broker": broker})
 
 
 @pytest.mark.parametrize(

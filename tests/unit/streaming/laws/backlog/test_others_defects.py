@@ -8,8 +8,8 @@ from fractions import Fraction
 from typing import Any
 
 import pytest
-from broker_law_kit import Decision, Event, fold, replay, timeline_of
-from event_kit import EVICT, T0, ledger, subscription
+from broker_law_kit import fold, judged, timeline_of
+from event_kit import EVICT, T0, ledger, quotas, subscription
 from event_kit import backlog as report
 from hypothesis import given
 from hypothesis import strategies as st
@@ -21,29 +21,18 @@ from streaming.laws.backlog.table import BacklogTable
 from streaming.policy.files import check_entry
 
 HOLD, REFUSE = "producer_request_hold", "producer_exception"
+NAMESPACE = "namespaces.acme/orders"
 Json = dict[str, Any]
-
-
-def quotas(**own: Json) -> Json:
-    """Policies of the namespace with these quotas, checked as those of a file are."""
-    entry = {"backlogQuotaMap": own}
-    check_entry("namespaces.acme/orders", entry)
-    return {"namespaces.acme/orders": entry}
 
 
 def by_size(limit: int, policy: str = EVICT) -> Json:
     """A quota of size alone."""
-    return quotas(destination_storage={"limitSize": limit, "policy": policy})
+    return {NAMESPACE: quotas(limit, None, policy)}
 
 
 def by_age(limit: int, policy: str = EVICT) -> Json:
     """A quota of time alone."""
-    return quotas(message_age={"limitTime": limit, "policy": policy})
-
-
-def judged(event: Event, policies: Json) -> Decision:
-    """The decision on one report."""
-    return replay([event], policies)[0]
+    return {NAMESPACE: quotas(None, limit, policy)}
 
 
 def test_a_last_ledger_that_is_closed_is_evicted_once() -> None:
@@ -68,7 +57,7 @@ def test_a_last_ledger_that_is_closed_goes_by_size_too() -> None:
 def test_a_quota_without_a_limit_is_refused(kind: str) -> None:
     """A policy alone was stored with the limit 0 and blocked all producers at once."""
     with pytest.raises(BadEvent, match="is missing"):
-        quotas(**{kind: {"policy": REFUSE}})
+        check_entry(NAMESPACE, {"backlogQuotaMap": {kind: {"policy": REFUSE}}})
 
 
 def test_an_absent_quota_limits_nothing() -> None:
@@ -103,13 +92,9 @@ def test_without_a_backlog_the_age_does_not_grow(precise: bool) -> None:
 
 def test_both_types_at_once_are_both_planned() -> None:
     """The check of the time was skipped as long as the size was exceeded."""
-    both = quotas(
-        destination_storage={"limitSize": 1_500, "policy": EVICT},
-        message_age={"limitTime": 30, "policy": EVICT},
-    )
     ledgers = [ledger(1, 10, 1_000, 60_000), ledger(2, 10, 1_000)]
     subscriptions = subscription("slow", 1, -1, 90_000), subscription("mid", 2, 4, 45_000)
-    decision = judged(report(ledgers, *subscriptions), both)
+    decision = judged(report(ledgers, *subscriptions), {NAMESPACE: quotas(1_500, 30)})
     assert decision["exceeded"] == ["destination_storage", "message_age"]
     assert [action["quota_type"] for action in decision["actions"]] == ["size", "time"]
     assert decision["evict"] == [
@@ -123,11 +108,9 @@ def test_both_types_at_once_are_both_planned() -> None:
 def test_the_type_of_time_is_not_ignored(size: int) -> None:
     """A quota of time alone, or beside one of size that holds, did nothing."""
     event = report([ledger(1, 10, size, 60_000)], subscription("slow", 1, -1, 90_000))
-    beside = quotas(
-        destination_storage={"limitSize": 500, "policy": HOLD},
-        message_age={"limitTime": 30, "policy": REFUSE},
-    )
-    for policies in (by_age(30, REFUSE), beside):
+    size_that_holds = quotas(500, None, HOLD)["backlogQuotaMap"]
+    beside = {"backlogQuotaMap": size_that_holds | quotas(None, 30, REFUSE)["backlogQuotaMap"]}
+    for policies in (by_age(30, REFUSE), {NAMESPACE: beside}):
         decision = judged(event, policies)
         assert decision["actions"] == [{"quota_type": "time", "policy": REFUSE}]
 

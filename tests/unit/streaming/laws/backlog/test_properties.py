@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from broker_law_kit import Decision, Event, fold, replay, timeline_of
+from broker_law_kit import Event, fold, judged, replay, timeline_of
 from event_kit import T0, backlog, quotas
 from hypothesis import given
 from hypothesis import strategies as st
@@ -46,11 +46,6 @@ def policies_of(limit: int, precise: bool, seconds: int = -1) -> Json:
 
 
 LIMITS = st.one_of(st.integers(0, 5000), st.sampled_from([0, 99, 100, 2**40, 2**42]))
-
-
-def judged(event: Event, policies: Json) -> Decision:
-    """The decision on one report."""
-    return replay([event], policies)[0]
 
 
 def moved(event: Event, positions: dict[str, tuple[int, int]]) -> Event:

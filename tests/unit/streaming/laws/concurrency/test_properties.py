@@ -3,13 +3,11 @@
 from math import isfinite
 from typing import Any
 
-import orjson
 import pytest
 from broker_law_kit import NOW, Decision, Event, fold, limit_policy, replay, timeline_of
 from event_kit import sample
 from hypothesis import given
 from hypothesis import strategies as st
-from interpreted_kit import interpreted
 from property_kit import tries
 from usage_kit import reloaded
 
@@ -154,31 +152,6 @@ def test_live_says_of_each_batch_what_a_replay_says_last(
             said[decision["partition"]] = decision["limit"]
         for partition, name in newest.items():
             assert said[partition] == replayed[name]["limit"]
-
-
-PROGRAM = """
-import sys, orjson
-from broker_law_kit import replay
-for events, policies in orjson.loads(sys.stdin.buffer.read()):
-    sys.stdout.buffer.write(orjson.dumps(replay(events, policies), option=orjson.OPT_APPEND_NEWLINE))
-"""
-
-
-def test_compiled_and_interpreted_give_the_same_bytes() -> None:
-    """`NUMBA_DISABLE_JIT=1` is the same law, every algorithm with and without its window."""
-    events = [
-        sample(str(i), i * 60, 1 + i * i % 17 + (i > 90) * 300 + i / 7, i * 13 % 120, did_drop=i % 11 == 0)
-        for i in range(160)
-    ]
-    events += [sample("huge", 10**4, 1, BIG, rtt_ns=BIG, start_ns=BIG), sample("after", 10**4 + 1, 5, BIG)]
-    algorithms = ["fixed", "aimd", "aimd-plain", "vegas", "gradient", "gradient2"]
-    cases = [
-        (events, limit_policy(algorithm=name, useWindowed=windowed, gradient={"probeInterval": 40}))
-        for name in algorithms
-        for windowed in (True, False)
-    ]
-    found = interpreted(PROGRAM, stdin=orjson.dumps(cases))
-    assert found.splitlines() == [orjson.dumps(replay(*case)) for case in cases]
 
 
 @pytest.mark.parametrize("rtt_ms", [0, -5])

@@ -1,11 +1,9 @@
 """Properties of the dispatch law: how much can be delivered, and what must never change a decision."""
 
-import pytest
 from dispatch_policies import COUNTS, KINDS, broker_settings
 from event_kit import T0, delivery
 from hypothesis import given
 from hypothesis import strategies as st
-from interpreted_kit import interpreted
 from property_kit import tries
 from usage_kit import Event, decide, in_order, reloaded
 
@@ -192,22 +190,3 @@ def test_a_statement_and_the_tail_after_it_are_the_law(
     for event, decision in zip(events[read:], decided[read:], strict=True):
         assert tail.walk(event) == decision["acquired"]
         assert decision["proxy"] == event["proxy"]
-
-
-SCRIPT = """
-import sys
-from usage_kit import decide, read_trace
-from streaming.laws.dispatch.table import DispatchTable
-from streaming.laws.shares.table import SharesTable
-for law, table in (("dispatch", DispatchTable), ("shares", SharesTable)):
-    events, timeline, _ = read_trace(law, "worked")
-    sys.stdout.write(repr(decide(table(), events, timeline, end=True)))
-"""
-
-
-def test_compiled_equals_interpreted(capsys: pytest.CaptureFixture[str]) -> None:
-    """Both laws give the same doubles to the last bit with and without Numba."""
-    exec(SCRIPT, {})
-    compiled = capsys.readouterr().out
-    assert "'share'" in compiled and "'dispatch'" in compiled
-    assert compiled == interpreted(SCRIPT).decode()

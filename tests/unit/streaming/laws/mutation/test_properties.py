@@ -1,17 +1,12 @@
 """Properties of the mutation law, for any events: bounds, and what must never change a decision."""
 
-from pathlib import Path
-
-import pytest
 from history_kit import GAPS, INITIAL, PATHS, histories, whole
 from hypothesis import given
 from hypothesis import strategies as st
-from interpreted_kit import interpreted
 from law_kit import Event, Shard, policy, quota, request
 from property_kit import tries
 
 from streaming.laws.name_hashes import shard_of
-from streaming.replay import replay_local
 
 
 @given(histories(), st.integers(2, 7))
@@ -67,47 +62,6 @@ def test_a_wait_is_enough_and_not_too_long(events: list[Event]) -> None:
             assert decision["tokens"] + decision["limit"] * (wait_s + 0.0005) >= -1e-9
             before = decision["tokens"] + decision["limit"] * (wait_s - 0.0011)
             assert decision["throttle_time_ms"] == 1 or before < 0
-
-
-@pytest.mark.parametrize("name", ["worked", pytest.param("sampled", marks=pytest.mark.soak)])
-def test_compiled_and_interpreted_give_the_same_bytes(name: str, tmp_path: Path) -> None:
-    """`NUMBA_DISABLE_JIT=1` is the same law; `test_live_batches...` has both algorithms."""
-    folder = Path(__file__).parents[4] / "traces" / "mutation"
-    code = (
-        "import sys; from streaming.log.writing import write_lines; "
-        "from streaming.replay import replay_local; "
-        "_, policies, events, out = sys.argv; "
-        "write_lines(out, replay_local(policies, [events]).decisions)"
-    )
-    policies, events = str(folder / f"{name}.policies.yaml"), str(folder / f"{name}.events.jsonl.gz")
-    out = tmp_path / name
-    interpreted(code, policies, events, str(out))
-    assert out.read_bytes().splitlines() == replay_local(policies, [events]).decisions
-
-
-LIVE = """
-from law_kit import Shard, policy, quota, refund, request
-shard = Shard({"quotas[user=<default>]": quota(1, 20)}, replay=False)
-sampled = quota(2, 10, algorithm="sampled_rate")
-for number in range(3):
-    at = number * 400_000
-    changed = policy(at + 10, "quotas[user=alice]", sampled if number % 2 else None)
-    decisions = shard.step([
-        request("a", at, 1, 2, subject="user=alice"), request("b", at, 5, user="bob", strict=False), changed,
-        refund(at + 20, at, 1),
-        request("c", at + 30, 50, subject="user=alice", deadline_ms=3, on_late="reject"),
-        request("d", at + 40, 7, user="\u00e9", answered="not_before"), request("e", at + 50, 1, subject=""),
-    ], processed_ts=at + 33)
-    print(decisions, shard.body, shard.dead_letters)
-"""
-
-
-def test_live_batches_are_the_same_interpreted(capsys: pytest.CaptureFixture[str]) -> None:
-    """Stamped subjects, changes, idle subjects leaving, texts that the scanner leaves alone; the state."""
-    exec(LIVE, {})
-    compiled = capsys.readouterr().out
-    assert compiled.count("'type': 'admission'") == 15
-    assert compiled == interpreted(LIVE).decode()
 
 
 def test_idle_subjects_leave_the_table() -> None:

@@ -10,16 +10,42 @@ from hypothesis import given
 from hypothesis import strategies as st
 from property_kit import tries
 from shares_kit import batch, histories
-from shares_model import Model
 from usage_kit import Event, entry_of, reloaded
 
+from streaming.laws.law import Decision, DecisionForm
+from streaming.laws.refresh import Refresh
 from streaming.laws.shares import table as shares_table
 from streaming.laws.shares.columns import Told
+from streaming.laws.shares.rounds import Rounds
 from streaming.laws.shares.table import SharesTable
 from streaming.policy.timeline import PolicyTimeline
 from streaming.state.body import Body, encode
 
 Written = list[tuple[int, bytes, str, str, int]]
+STANDING = DecisionForm(type="share", subject=("group", "broker"), standing=("group", "broker"))
+
+
+class Model(Rounds):
+    """The reference, with what stands of its decisions, as a shard repeats them."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.standing = Refresh(STANDING, None)
+
+    def repeats(self, decided: Sequence[tuple[int, Decision]], now: int) -> list[bytes]:
+        """What stands and must be said again at `now`, of those that still have shares."""
+        self.standing.note(STANDING.columns(decided), now)
+        told = {
+            f"{group.name}/{broker}"
+            for group in self.groups.values()
+            for broker, member in group.members.items()
+            if member.told
+        }
+        again = self.standing.repeats(now)
+        if again is None:
+            return []
+        pairs = zip(again.column("key").to_pylist(), again.column("value").to_pylist(), strict=True)
+        return sorted(value for subject, value in pairs if subject in told)
 
 
 def written(table: SharesTable, events: Sequence[Event], timeline: PolicyTimeline, *, end: bool) -> Written:
