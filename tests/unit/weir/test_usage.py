@@ -10,6 +10,7 @@ from weir import cli
 SEVERAL = "--workers with --pulsar needs pulsar.targets"
 """Each worker would refuse clients that asked another one where their topic is."""
 T = "persistent://acme/orders/t1"
+FAILURES = "simulate failures --policies good.yaml --events good.yaml"
 PROPOSE, REPLAY = "propose --events e --out o", "replay --policies good.yaml --out o"
 BACK = "--from 2026-11-20 --to 2026-11-19"
 """A bill of nothing, with status 0, is taken for a bill."""
@@ -84,6 +85,12 @@ BACK = "--from 2026-11-20 --to 2026-11-19"
         (f"{REPLAY} --events e --from -1h", "--from and --to need --from-kafka HOST:PORT"),
         (f"{REPLAY} --events e --settings s", "--settings needs --from-kafka HOST:PORT or --engine spark"),
         (f"{REPLAY} --from-kafka h:1 {BACK}", "--from is later than --to"),
+        (f"{REPLAY} --events e --engine spark --against good.yaml", "leave --engine out"),
+        *(
+            (f"{REPLAY} --events e {wants}", "need --against POLICIES")
+            for wants in ("--report r.html", "--max-new-refused 0", "--max-added-delay 1")
+        ),
+        (f"{REPLAY} --events e --against good.yaml --max-new-refused -1", "'-1'; expected a whole number"),
         (f"dump --out o {BACK}", "--from is later than --to"),
         (f"bill {BACK}", "--from is later than --to"),
         *(
@@ -115,6 +122,14 @@ BACK = "--from 2026-11-20 --to 2026-11-19"
         ("simulate concurrency --arrival-rate 5 --clients 5", "not allowed with"),
         ("simulate concurrency --partition broker-1", "--policies and --partition go together"),
         ("simulate concurrency --nonsense", "--nonsense"),
+        (f"{FAILURES} --proxies 2 --lost 2", "--lost 2: expected fewer than --proxies 2"),
+        (f"{FAILURES} --only flood", "--only: invalid choice: 'flood'"),
+        (f"{FAILURES} --away -1", "'-1'; expected a number at least 0"),
+        (f"{FAILURES} --seed x", "'x'; expected a whole number at least 0"),
+        *(
+            (f"import kafka-request-log x --out y --timezone {zone}", "is no time zone")
+            for zone in ("Nowhere/Land", "../../etc/passwd", "''")
+        ),
     ],
 )
 def test_what_no_command_understands_ends_with_2(
