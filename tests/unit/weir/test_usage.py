@@ -130,18 +130,28 @@ BACK = "--from 2026-11-20 --to 2026-11-19"
             (f"import kafka-request-log x --out y --timezone {zone}", "is no time zone")
             for zone in ("Nowhere/Land", "../../etc/passwd", "''")
         ),
+        *(
+            (f"{command} wrong.yaml", "wrong.yaml:2: quotass")
+            for command in (
+                f"{REPLAY} --events good.yaml --against", "propose --events good.yaml --out o --policies",
+                "simulate failures --events good.yaml --policies",
+                "simulate concurrency --partition p --policies",
+            )
+        ),
     ],
-)
+)  # fmt: skip
 def test_what_no_command_understands_ends_with_2(
     words: str, told: str, tmp_path_factory: pytest.TempPathFactory, capsys: pytest.CaptureFixture[str],
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
 ) -> None:  # fmt: skip
     """It says what is wrong, there is no traceback, and nothing is begun."""
-    good = tmp_path_factory.getbasetemp() / "good.yaml"
-    good.write_text("version: 1\n")
+    for name, text in (("good.yaml", "version: 1\n"), ("wrong.yaml", "version: 1\nquotass: []\n")):
+        file = tmp_path_factory.getbasetemp() / name
+        file.write_text(text)
+        words = words.replace(name, str(file))
     monkeypatch.chdir(tmp_path)
     try:
-        status: object = cli.main(shlex.split(words.replace("good.yaml", str(good))))
+        status: object = cli.main(shlex.split(words))
     except SystemExit as ended:
         status = ended.code
     said = capsys.readouterr().err

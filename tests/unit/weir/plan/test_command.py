@@ -121,16 +121,6 @@ def test_the_gate_names_who_is_worst_off(
     assert said in capsys.readouterr().err and world.out.exists()
 
 
-def test_wrong_policies_to_try_stop_it_with_status_two(
-    world: World, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """File, line, key, as of the log's own."""
-    wrong = world.folder / "wrong.yaml"
-    wrong.write_text("version: 1\nquotass: []\n")
-    assert world.replay("--against", str(wrong)) == 2
-    assert "wrong.yaml:2: quotass" in capsys.readouterr().err and not world.out.exists()
-
-
 @pytest.mark.parametrize("against", [True, False])
 def test_a_log_that_differs_from_what_was_recorded_is_not_trusted(
     world: World, capsys: pytest.CaptureFixture[str], against: bool

@@ -78,12 +78,8 @@ def test_a_table(day: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[s
 
 
 def test_what_is_wrong_is_named(day: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Wrong policies are bad usage, a file that is not there fails."""
+    """A file that is not there, and a folder."""
     assert main([*day, "--out", str(tmp_path / "none" / "out.svg")]) in (1, 2)
-    wrong = tmp_path / "wrong.yaml"
-    wrong.write_text("version: 1\nquotas: 5\n")
-    assert main(["simulate", "failures", "--policies", str(wrong), "--events", "x.jsonl"]) == 2
-    assert str(wrong) in capsys.readouterr().err
     assert main([*day[:4], "--events", str(tmp_path / "none.jsonl")]) == 1
     assert "none.jsonl: cannot be read" in capsys.readouterr().err
 
