@@ -119,6 +119,8 @@ BACK = "--from 2026-11-20 --to 2026-11-19"
         ("simulate concurrency --seconds 1.5", "'1.5'; expected a whole number"),
         ("simulate concurrency --first-part 0.5", "expected --proxies of at least 2"),
         ("simulate concurrency --slow-at 80", "expected a slow time within the simulation"),
+        ("simulate concurrency --arrival-rate 1e6", "expected 2000000 at most"),
+        ("simulate concurrency --clients 100000 --retry-ms 1", "expected 2000000 at most"),
         ("simulate concurrency --arrival-rate 5 --clients 5", "not allowed with"),
         ("simulate concurrency --partition broker-1", "--policies and --partition go together"),
         ("simulate concurrency --nonsense", "--nonsense"),
