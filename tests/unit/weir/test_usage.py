@@ -123,6 +123,7 @@ BACK = "--from 2026-11-20 --to 2026-11-19"
         ("simulate concurrency --clients 100000 --retry-ms 1", "expected 2000000 at most"),
         ("simulate concurrency --arrival-rate 5 --clients 5", "not allowed with"),
         ("simulate concurrency --partition broker-1", "--policies and --partition go together"),
+        ("simulate concurrency --policies good.yaml --partition broker-2", "limits no partition 'broker-2'"),
         ("simulate concurrency --nonsense", "--nonsense"),
         (f"{FAILURES} --proxies 2 --lost 2", "--lost 2: expected fewer than --proxies 2"),
         (f"{FAILURES} --only flood", "--only: invalid choice: 'flood'"),
@@ -147,9 +148,10 @@ def test_what_no_command_understands_ends_with_2(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
 ) -> None:  # fmt: skip
     """It says what is wrong, there is no traceback, and nothing is begun."""
-    for name, text in (("good.yaml", "version: 1\n"), ("wrong.yaml", "version: 1\nquotass: []\n")):
+    limited = "backpressure: {partitions: {broker-1: {algorithm: vegas}}}"
+    for name, text in (("good.yaml", limited), ("wrong.yaml", "quotass: []")):
         file = tmp_path_factory.getbasetemp() / name
-        file.write_text(text)
+        file.write_text(f"version: 1\n{text}\n")
         words = words.replace(name, str(file))
     monkeypatch.chdir(tmp_path)
     try:
