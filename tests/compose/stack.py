@@ -4,7 +4,6 @@ import contextlib
 import json
 import secrets
 import shutil
-import socket
 import time
 import urllib.error
 import urllib.parse
@@ -14,6 +13,8 @@ from pathlib import Path
 from typing import Any, Final
 
 from engine import Engine, Failed, output
+
+from weir.stack.kafka import port_is_free
 
 PARTS: Final = ("kafka", "job", "proxy", "admin", "collect", "prometheus")
 UP_LIMIT_S: Final = 420.0
@@ -161,18 +162,9 @@ class Stack:
 def free_ports() -> int:
     """The first of twenty ports that nobody listens on; raises Failed if there are none."""
     for first in range(32_000, 32_200, _PORTS):
-        if all(_free(port) for port in range(first, first + _PORTS)):
+        if all(map(port_is_free, range(first, first + _PORTS))):
             return first
     raise Failed("no twenty free ports from 32000 on")
-
-
-def _free(port: int) -> bool:
-    with socket.socket() as probe:
-        try:
-            probe.bind(("127.0.0.1", port))
-        except OSError:
-            return False
-    return True
 
 
 def until(asked: Callable[[], str], limit_s: float) -> None:

@@ -137,11 +137,8 @@ def up(secured: Secured) -> Iterator[Up]:
 
 def test_clients_feel_limits_as_without_tls(secured: Secured, up: Up) -> None:
     """Python's is refused, Java's is told when to come again, C's waits, and for too many bytes too."""
-    python = KafkaAdminClient(
-        bootstrap_servers=up.ready["proxy"], security_protocol="SASL_SSL", sasl_mechanism="SCRAM-SHA-512",
-        sasl_plain_username="python", sasl_plain_password="python-secret",
-        ssl_cafile=str(secured.folder / "tls" / "ca.pem"),
-    )  # fmt: skip
+    way = Way.login(str(secured.folder / "tls" / "ca.pem"), "python", "python-secret")
+    python = KafkaAdminClient(bootstrap_servers=up.ready["proxy"], **way.python)
     names = [f"python.{number}" for number in range(4)]
     codes = {name: code for name, (code, _) in create(python, dict.fromkeys(names, 5)).items()}
     python.close()

@@ -1,13 +1,12 @@
 """All five quota systems as a user sees them: the examples sent to a running stack, its job killed."""
 
-import json
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from stack_kit import WEIR, Up, read_all, replayed, until
+from stack_kit import WEIR, Up, decisions, read_all, replayed, until
 
 EXAMPLES = Path(__file__).parents[2] / "conf" / "examples"
 RECORDINGS = sorted(str(path) for path in EXAMPLES.glob("*.jsonl"))
@@ -24,9 +23,8 @@ def examples(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Up]:
 
 
 def written(up: Up) -> Decisions:
-    """The decisions on the topic, repeats aside."""
-    decided = [json.loads(value) for value in read_all(up.ready["kafka"], "weir.decisions")]
-    return {(d["type"], d["id"]): d for d in decided if "repeat" not in d}
+    """The decisions on the topic."""
+    return decisions(read_all(up.ready["kafka"], "weir.decisions"))
 
 
 @pytest.mark.soak
@@ -51,9 +49,7 @@ def test_a_job_killed_in_the_middle_of_a_send_decides_as_one_that_was_not(
 
     # The last thing that the recordings cause: silent members expire, by ticks alone.
     until(lambda: len(removed()) == 5, what="the end of all shares", limit_s=120)
-    live, decided = written(examples), map(json.loads, replayed(examples.ready["kafka"], tmp_path))
-    again = {(d["type"], d["id"]): d for d in decided}
-
+    live, again = written(examples), decisions(replayed(examples.ready["kafka"], tmp_path))
     assert {key: again.get(key) for key in live} == live
     # Live, a batch writes a limit once, and only if it changed; all else is written.
     assert {kind for kind, _ in again.keys() - live.keys()} <= {"limit"}

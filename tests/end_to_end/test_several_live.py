@@ -13,7 +13,7 @@ from contextlib import ExitStack, contextmanager
 
 import pytest
 from cluster_kit import fresh
-from company_kit import Admitted, Client, Company, Modest, Offender, let_in, most_above
+from company_kit import Admitted, Client, Company, Modest, Offender, bound, let_in, most_above
 from exam_kit import Say
 from stack_kit import until
 
@@ -23,17 +23,10 @@ SETTLED_S = 15.0
 """After so long the burst is spent, on a machine that is busy with other things too."""
 WINDOW_S = 240.0
 """The long-run rate is looked at over so long: 480 mutations, of which 1 % are more than what is in doubt."""
-BEHIND_S = 5.0
-"""A proxy that knows no decision younger than this admits nothing at once."""
 DISTURBED_S = 60.0
 AFTER_S = 20.0
 STILL_S = 8.0
 NAMES = ("one", "two", "three")
-
-
-def bound(proxies: int) -> float:
-    """What may be admitted above rate x time + burst, with items of one mutation (docs/laws.md)."""
-    return proxies + 1 + (proxies - 1) / proxies * (BURST + RATE * BEHIND_S)
 
 
 class Asked:
@@ -101,7 +94,7 @@ def test_the_long_run_rate_is_exact(company: Company, say: Say, count: int) -> N
     above, seen = most_above(made, RATE, BURST), most_above(asked.seen(), RATE, BURST)
     say(f"{count} proxies: {rate:.4f} a second over {WINDOW_S:.0f} s; {above:.2f} above, answers {seen:.2f}")
     assert rate == pytest.approx(RATE, rel=0.01)
-    assert above <= bound(count)
+    assert above <= bound(count, RATE, BURST)
     requests, at_once = asked.said_at_once()
     assert at_once == requests > WINDOW_S * RATE / 2
     assert [client.refused + client.failed + client.lost for client in asked.modest] == [0] * count
@@ -120,7 +113,7 @@ def disturbed(asked: Asked, say: Say, disturb: Callable[[], None], what: str) ->
     total = sum(one.mutations for one in made)
     law = BURST + RATE * (made[-1].at - made[0].at) / 1000
     say(f"{what}: {total} admitted, the law gives {law:.1f}; {above:.2f} above, {seen:.2f} by the answers")
-    assert above <= bound(len(NAMES))
+    assert above <= bound(len(NAMES), RATE, BURST)
     assert total >= law - len(NAMES)
     asked.company.remove_topics(asked.name)
 

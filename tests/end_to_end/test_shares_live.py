@@ -26,8 +26,8 @@ from load_kit import (
     NumberedProducer,
     PythonProducer,
     perf_test,
-    put_at_once,
 )
+from reading_kit import fill
 from stack_kit import new_topics, read_all, until
 
 from benchmarks.kit.stack import Stack
@@ -80,15 +80,15 @@ def exam(tmp_path_factory: pytest.TempPathFactory, say: Say) -> Iterator[Exam]:
         stack = running.enter_context(Stack(folder, policies=policies(LIMIT)))
         stack.start_job()
         found = Exam(stack, running, say)
-        names = [f"acme.{kind}.{name}" for kind in KINDS for name in (*DEMAND, "new")]
-        names += ["corp.moving.t", "corp.staying.t"]
+        names = [f"acme.{kind}.{name}" for kind in ("msgs", "bytes") for name in DEMAND]
+        names += ["acme.msgs.new", "acme.reads.small", "corp.moving.t", "corp.staying.t"]
         new_topics(stack.bootstrap, *names)
         for name in DEMAND:
             found.launch(name)
         for name in DEMAND:
             found.await_ready(name)
         for name in ("one", "two"):
-            put_at_once(stack.bootstrap, f"acme.reads.{name}", BACKLOG)
+            fill(stack.bootstrap, f"acme.reads.{name}", BACKLOG, batch=10)
         _begin_clients(found)
         yield found
 

@@ -14,7 +14,7 @@ from typing import Final
 import orjson
 import pytest
 from cluster_kit import fresh
-from company_kit import Company, Offender, most_above
+from company_kit import Company, Offender, bound, most_above
 from confluent_kafka.admin import AdminClient, NewTopic
 from draining_clients import Confluent, Reader
 from exam_kit import Say
@@ -24,11 +24,8 @@ from stack_kit import read_all, until
 
 pytestmark = pytest.mark.soak
 RATE, BURST = 2.0, 22.0
-BEHIND_S = 5.0
-"""A proxy that knows no decision younger than this admits nothing at once."""
 NAMES: Final = ("one", "two")
-BOUND: Final = len(NAMES) + 1 + (BURST + RATE * BEHIND_S) / len(NAMES)
-"""What two may let in above the law, of items of one mutation (docs/laws.md, "Several proxies")."""
+BOUND: Final = bound(len(NAMES), RATE, BURST)
 ROUND_S = 1
 STEADY_S = 8.0
 SHARES_S = 90.0

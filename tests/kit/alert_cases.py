@@ -1,4 +1,7 @@
-"""The series, a value each minute or so, on which each alert of compose/prometheus has to fire, alone."""
+"""The series, a value each minute or so, on which each alert of compose/prometheus has to fire, alone.
+
+`ALERT too` is another way to have it fire.
+"""
 
 from typing import Final
 
@@ -84,6 +87,7 @@ CASES: Final[dict[str, dict[str, str]]] = {
     "WeirConcurrencyLocal": {'weir_concurrency_local{partition="broker-0"}': ON},
     "WeirSlotsExpired": {'weir_concurrency_slots_expired_total{partition="broker-0"}': GROWS},
     "WeirBacklogNearQuota": {'weir_backlog_quota_used_ratio{topic="t",quota_type="size"}': "0.9x100"},
+    "WeirBacklogOverQuota": {'weir_backlog_quota_used_ratio{topic="t",quota_type="size"}': "1.5x100"},
     "WeirProducersBlocked": {'weir_producer_blocks{quota_type="size",policy="producer_exception"}': ON},
     "WeirBlocksStale": {'weir_producer_block_stale_total{outcome="open"}': "0x60 1x40"},
     "WeirBlocksNotLogged": {'weir_producer_block_actions_total{step="begun",result="failed"}': "0x60 1x40"},
@@ -100,6 +104,7 @@ CASES: Final[dict[str, dict[str, str]]] = {
     },
     "WeirMessagesLost": {"weir_consumer_lost_messages_total": GROWS},
     "WeirCollectRoundsFail": {'weir_collect_rounds_total{result="unreported"}': GROWS},
+    "WeirCollectRoundsFail too": {'weir_collect_rounds_total{result="first"}': GROWS},
     "WeirCollectBehind": {"weir_collect_behind_total": GROWS},
     "WeirCollectUnmetered": {"weir_collect_unknown_places_total": GROWS},
     "WeirPushesFail": {'weir_collect_pushes_total{kind="publishRate",result="refused"}': GROWS},
@@ -114,17 +119,8 @@ CASES: Final[dict[str, dict[str, str]]] = {
     "WeirHttpUpstreamFails": {'weir_http_upstream_failures_total{reason="timeout"}': GROWS},
 }
 
-WITH_ANOTHER: Final = {
-    # Beyond the quota is near the quota too.
-    "WeirBacklogOverQuota": (
-        {'weir_backlog_quota_used_ratio{topic="t",quota_type="size"}': "1.5x100"},
-        {"WeirBacklogNearQuota"},
-    ),
-}
-"""Those that never fire alone: their series, and the others."""
-
-ANOTHER_WAY: Final = {"WeirCollectRoundsFail": {'weir_collect_rounds_total{result="first"}': GROWS}}
-"""Further series that one of CASES fires on."""
+BESIDE: Final = {"WeirBacklogOverQuota": ["WeirBacklogNearQuota"]}
+"""Beyond the quota is near the quota too: those that never fire alone, and the others."""
 
 HEALTHY: Final = {
     'up{job="weir-proxy",part="proxy"}': ON,

@@ -33,6 +33,8 @@ STOP_S = 40.0
 """As terminationGracePeriodSeconds of the manifests."""
 REFUSED = 89
 """THROTTLING_QUOTA_EXCEEDED."""
+BEHIND_S = 5.0
+"""A proxy that knows no decision younger than this admits nothing at once."""
 _LOST_S = 0.05
 # Both listeners without logins, though the second one is named after them.
 _PLAINTEXT = "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT,SASL:PLAINTEXT"
@@ -207,6 +209,11 @@ def most_above(admitted: Sequence[Admitted], rate: float, burst: float) -> float
         left, last = refill(left, rate, burst, one.at - last) - one.mutations, one.at
         above = max(above, -left)
     return above
+
+
+def bound(proxies: int, rate: float, burst: float) -> float:
+    """What several may let in above rate x time + burst, of items of one mutation (docs/laws.md)."""
+    return proxies + 1 + (proxies - 1) / proxies * (burst + rate * BEHIND_S)
 
 
 def let_in(admitted: Sequence[Admitted], from_ms: int, to_ms: int) -> int:

@@ -5,14 +5,13 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field
 from typing import Any
 
+from live_backlogs import series
 from load_kit import Worker, peak_of
-from prometheus_client.parser import text_string_to_metric_families
 from stack_kit import decisions, read_all, until
 
 from benchmarks.kit.stack import Stack
 from weir.stack.kafka import HOST, free_port
 from weir.stack.parts import Change, Part
-from weir.stack.scrape import fetch
 
 LIMIT = 300.0
 """Of each group, records per second."""
@@ -20,7 +19,6 @@ DEMAND = {"small": 50.0, "one": 500.0, "two": 500.0}
 """What the client at each proxy wants of each group."""
 KINDS = ("msgs", "bytes", "reads")
 START_LIMIT_S = 150.0
-_SCRAPE_LIMIT_S = 5.0
 Say = Callable[[str], None]
 
 
@@ -54,12 +52,8 @@ class Exam:
 
     def metric(self, proxy: str, name: str, **labels: str) -> float | None:
         """A metric of a proxy now; None: it is not there."""
-        text = fetch((self.proxies[proxy].ready or {})["metrics"], _SCRAPE_LIMIT_S)
-        for family in text_string_to_metric_families(text):
-            for sample in family.samples:
-                if sample.name == name and labels.items() <= sample.labels.items():
-                    return float(sample.value)
-        return None
+        own = (f'{label}="{value}"' for label, value in labels.items())
+        return series((self.proxies[proxy].ready or {})["metrics"], name, *own)
 
     def state(self, proxy: str, state: str, group: str = "msgs") -> bool:
         """Whether a proxy stands so towards its share of a group."""

@@ -22,7 +22,6 @@ _SLICE_S = 0.01
 _OPEN_MAX = 50
 """Records of one client that wait to be delivered."""
 _FLUSH_S = 15.0
-_LUMP = 10_000
 
 
 @contextmanager
@@ -211,16 +210,6 @@ class ConfluentConsumer(Worker):
             if message is not None and message.error() is None:
                 self.note()
         consumer.close()
-
-
-def put_at_once(bootstrap: str, topic: str, count: int) -> None:
-    """So many records, as fast as they go: what a consumer with a backlog finds."""
-    producer = Producer({"bootstrap.servers": bootstrap, "batch.num.messages": 10, "log_level": "0"})
-    for number in range(count):
-        producer.produce(topic, value=b"x" * SIZE)
-        if number % _LUMP == 0:
-            producer.flush(_FLUSH_S)
-    assert producer.flush(_FLUSH_S) == 0
 
 
 class Arrivals(Worker):

@@ -16,7 +16,7 @@ from urllib.parse import quote, quote_plus, urlsplit
 
 import yaml
 from proxy_kit import until
-from tls_kit import Authority
+from tls_kit import Authority, Way
 
 from streaming.contract.topics import Topics
 from weir.logs.topic_reader import TopicReader
@@ -100,19 +100,13 @@ class World:
             yaml.safe_dump({"tokens": [{"token": self.secrets["operator"], "role": "operator"}]})
         )
         tokens.chmod(0o600)
-        module = "org.apache.kafka.common.security.scram.ScramLoginModule required"
+        way = Way.login(self.authority.ca, "weir", self.secrets["weir"])
         tls = {"certificate": self.pair.certificate, "key": self.pair.key}
         self.settings.write_text(yaml.safe_dump({
-            "kafka": {"client": {
-                "security.protocol": "SASL_SSL", "sasl.mechanism": "SCRAM-SHA-512", "sasl.username": "weir",
-                "sasl.password": self.secrets["weir"], "ssl.ca.location": self.authority.ca,
-                "debug": "conf,security,feature",
-            }},
-            "job": {"kafka_options": {
-                "kafka.security.protocol": "SASL_SSL", "kafka.sasl.mechanism": "SCRAM-SHA-512",
-                "kafka.sasl.jaas.config": f'{module} username="weir" password="{self.secrets["weir"]}";',
-                "kafka.ssl.truststore.type": "PEM", "kafka.ssl.truststore.location": self.authority.ca,
-            }, "shards": 1},
+            "kafka": {"client": {**way.rdkafka, "debug": "conf,security,feature"}},
+            "job": {
+                "kafka_options": {f"kafka.{name}": value for name, value in way.java.items()}, "shards": 1,
+            },
             "proxy": {"tls": tls, "upstream_tls": {"ca": self.authority.ca}, "broker_port_base": 0},
             "admin": {"tls": tls, "tokens_file": str(tokens)},
         }))  # fmt: skip

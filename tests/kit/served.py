@@ -1,5 +1,6 @@
-"""Servers of HTTP on this machine, each in a thread of its own."""
+"""Servers on this machine, each in a thread of its own, nearly all of HTTP."""
 
+import socket
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -35,6 +36,22 @@ def answering(status: int) -> Iterator[int]:
 
     with _served(Answer) as port:
         yield port
+
+
+@contextmanager
+def saying(answer: bytes) -> Iterator[int]:
+    """Port of a server that hears the first who comes, and says this to him."""
+
+    def serve() -> None:
+        with listener.accept()[0] as asking:
+            asking.recv(4_096)
+            asking.sendall(answer)
+
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        thread = threading.Thread(target=serve, daemon=True)
+        thread.start()
+        yield listener.getsockname()[1]
+        thread.join(10)
 
 
 @contextmanager

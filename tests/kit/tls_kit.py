@@ -63,9 +63,9 @@ class Authority:
         pair = self.server()
         return TlsSettings(certificate=pair.certificate, key=pair.key, client_ca=self.ca, **more)
 
-    def listener(self) -> dict[str, str]:
-        """Properties by which the listener for logins of a broker named localhost speaks TLS."""
-        pair, store = self.issue("localhost"), self._folder / "broker.pem"
+    def listener(self, name: str = "localhost") -> dict[str, str]:
+        """Properties by which the listener for logins of a broker of that name speaks TLS."""
+        pair, store = self.issue(name), self._folder / "broker.pem"
         store.write_text(Path(pair.key).read_text() + Path(pair.certificate).read_text())
         return {
             "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT,SASL:SASL_SSL",

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from backlog_kit import EXCEPTION, counted, full
 from blocked_world import World
-from broker_fixtures import apart, serving
+from broker_fixtures import own_cluster, serving
 from cluster_kit import USERS, Cluster, fresh
 from four_clients import CLIENTS, Client
 from limited_broker import partition, worlds
@@ -33,12 +33,7 @@ ONE = {
 }  # fmt: skip
 Make = Callable[[ProxyThread], Client]
 
-
-@pytest.fixture(scope="module")
-def cluster(cluster: Cluster) -> Iterator[Cluster]:
-    """An installation of its own, in which one proxy has all of each limit."""
-    with apart(cluster, "clients") as own:
-        yield own
+cluster = own_cluster("clients")
 
 
 @pytest.fixture(scope="module")

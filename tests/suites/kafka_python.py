@@ -10,6 +10,7 @@ from types import MappingProxyType
 
 from outcomes import Outcome, Outcomes
 from suite import PASSWORD, PINS, USER, Access, Suite, said, tool
+from tls_kit import Way
 
 _VERSION = "3.0.12"
 _LINE = re.compile(r"^(PASSED|FAILED|ERROR) (\S+)", re.MULTILINE)
@@ -76,10 +77,7 @@ class KafkaPython(Suite):
         }  # fmt: skip
         if access.ca:
             command += ["-p", "login"]
-            more["LOGIN"] = json.dumps({
-                "security_protocol": "SASL_SSL", "ssl_cafile": access.ca, "sasl_mechanism": "SCRAM-SHA-512",
-                "sasl_plain_username": USER, "sasl_plain_password": PASSWORD,
-            })  # fmt: skip
+            more["LOGIN"] = json.dumps(Way.login(access.ca, USER, PASSWORD).python)
         text = said(command, self._source, log, self.limit_s, more)
         return {name: _OUTCOMES[kind] for kind, name in _LINE.findall(text)}
 

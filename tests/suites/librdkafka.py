@@ -9,6 +9,7 @@ from pathlib import Path
 
 from outcomes import Outcome, Outcomes
 from suite import PASSWORD, USER, Access, Suite, said, tool
+from tls_kit import Way
 
 _PACKAGE = "node-rdkafka"
 _VERSION = "3.6.1"
@@ -22,14 +23,6 @@ _OUTCOMES = {
     "PASSED": Outcome.PASSED, "FAILED": Outcome.FAILED, "SKIPPED": Outcome.SKIPPED,
     "RUNNING": Outcome.MISSING, "DNS": Outcome.MISSING,
 }  # fmt: skip
-
-_LOGIN = f"""\
-security.protocol=SASL_SSL
-ssl.ca.location={{ca}}
-sasl.mechanism=SCRAM-SHA-512
-sasl.username={USER}
-sasl.password={PASSWORD}
-"""
 
 
 class Librdkafka(Suite):
@@ -59,10 +52,11 @@ class Librdkafka(Suite):
 
     def run(self, access: Access, log: Path, only: Collection[str] = ()) -> Outcomes:
         """Those that need a broker, in their quick form, four at a time, without emulated networks."""
-        login = _LOGIN.format(ca=access.ca) if access.ca else ""
-        (self.folder / "test.conf").write_text(
-            f"metadata.broker.list={access.bootstrap}\ntest.topic.random=true\nbroker.address.family=v4\n{login}"
-        )
+        told = {"metadata.broker.list": access.bootstrap, "test.topic.random": "true"}
+        told |= {"broker.address.family": "v4"}
+        if access.ca:
+            told |= Way.login(access.ca, USER, PASSWORD).rdkafka
+        (self.folder / "test.conf").write_text("".join(f"{name}={value}\n" for name, value in told.items()))
         more = {
             "RDKAFKA_TEST_CONF": str(self.folder / "test.conf"), "TEST_KAFKA_VERSION": "4.1.0",
             "LD_LIBRARY_PATH": f"{self._source / 'src'}:{self._source / 'src-cpp'}",

@@ -1,6 +1,5 @@
 """Where suites run: a cluster of their own, and a proxy before it."""
 
-import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -11,15 +10,15 @@ from typing import Any
 from cluster_kit import LOOPBACK, address
 from proxy_kit import Decider, PolicyWriter, ProxyThread, until
 from suite import PASSWORD, USER, Access
+from tls_kit import Authority
 
-from enforcer.core.security.tls import TlsSettings, UpstreamTlsSettings
+from enforcer.core.security.tls import UpstreamTlsSettings
 from enforcer.core.settings import Alter, AutoCreation, ProxySettings
 from enforcer.host.server import ProxyConfig
 from streaming.contract.topics import Cluster, Topics
 from weir.stack.kafka import LocalKafka, Sasl
 from weir.stack.topics import ensure_topics
 
-CERTIFICATES = Path(__file__).resolve().parents[2] / "scripts" / "certificates.sh"
 PROPERTIES = {
     # What the suites' own brokers are set to.
     "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
@@ -77,11 +76,11 @@ def place(way: Way, folder: Path, brokers: int) -> Iterator[Place]:
         folder: for the cluster's data.
         brokers: how many.
     """
-    tls = _Tls(folder / "tls") if way.tls else None
-    properties = PROPERTIES | (tls.brokers if tls else {})
-    sasl = Sasl(scram={USER: PASSWORD}) if tls else None
+    authority = Authority(folder / "tls") if way.tls else None
+    properties = PROPERTIES | (authority.listener(LOOPBACK) if authority else {})
+    sasl = Sasl(scram={USER: PASSWORD}) if authority else None
     with LocalKafka(folder, brokers=brokers, properties=properties, sasl=sasl) as kafka:
-        straight = Access(kafka.sasl_bootstrap, tls.ca) if tls else Access(kafka.bootstrap)
+        straight = Access(kafka.sasl_bootstrap, authority.ca) if authority else Access(kafka.bootstrap)
         if way.straight:
             yield Place(straight, straight)
             return
@@ -92,11 +91,14 @@ def place(way: Way, folder: Path, brokers: int) -> Iterator[Place]:
                 # More than any suite asks for: what is tried is the way through the law, not being refused.
                 value = {"controller_mutation_rate": 10_000, "controller_mutation_burst": 1_000_000}
                 PolicyWriter(kafka.bootstrap, topics).put("quotas[user=<default>]", value)
+            tls: dict[str, Any] = {}
+            if authority:
+                tls = {"tls": authority.door(), "upstream_tls": UpstreamTlsSettings(ca=authority.ca)}
             # By default clients change neither brokers nor users, and with a quota create no topics just by
             # asking for them; suites do all of that.
             settings = ProxySettings(
                 id="suites", alter_client_quotas=Alter.ALLOW, alter_cluster=Alter.ALLOW,
-                auto_topic_creation=AutoCreation.PASS, **(tls.proxy if tls else {}),
+                auto_topic_creation=AutoCreation.PASS, **tls,
             )  # fmt: skip
             config = ProxyConfig(
                 kafka=tuple(address(one) for one in straight.bootstrap.split(",")), listen=(LOOPBACK, 0),
@@ -105,33 +107,3 @@ def place(way: Way, folder: Path, brokers: int) -> Iterator[Place]:
             with ProxyThread(config) as proxy:
                 until(proxy.proxy.enforcement.ready.is_set, what="a decided probe")
                 yield Place(straight, Access(proxy.bootstrap, straight.ca))
-
-
-class _Tls:
-    """Certificates of a trial, and who is told of them.
-
-    Args:
-        folder: gets them.
-    """
-
-    def __init__(self, folder: Path) -> None:
-        subprocess.run([CERTIFICATES, folder], check=True, stdout=subprocess.DEVNULL)
-        self._folder, self.ca = folder, str(folder / "ca.pem")
-
-    @property
-    def brokers(self) -> dict[str, str]:
-        """Properties by which the listener for logins speaks TLS."""
-        return {
-            "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT,SASL:SASL_SSL",
-            "listener.name.sasl.ssl.keystore.type": "PEM",
-            "listener.name.sasl.ssl.keystore.location": str(self._folder / "broker.keystore.pem"),
-        }
-
-    @property
-    def proxy(self) -> dict[str, Any]:
-        """Settings of a proxy that speaks it to clients and brokers."""
-        certificate, key = (str(self._folder / f"proxy.{kind}") for kind in ("pem", "key"))
-        return {
-            "tls": TlsSettings(certificate=certificate, key=key),
-            "upstream_tls": UpstreamTlsSettings(ca=self.ca),
-        }

@@ -10,7 +10,7 @@ from typing import Any, Final
 import orjson
 
 from streaming.contract.errors import BadEvent
-from streaming.contract.events import Event, PolicyChange
+from streaming.contract.events import Event, PolicyChange, Tick
 from streaming.contract.fields import INT64_MAX, TS_MAX_MS
 from streaming.contract.times import instant_ms
 from streaming.contract.topics import Topics
@@ -23,7 +23,8 @@ from weir.logs.policy_log import actor_here
 from weir.logs.times import moment
 
 _TIMES: Final = ("ts", "applied_ts", "asked_ts", "of_ts", "effective_ts")
-_OF_A_TICK: Final = ("id", "ts", "applied_ts")
+_OF_ALL: Final = ("id", "ts")
+_OF_A_TICK: Final = (*_OF_ALL, "applied_ts")
 _OF_THE_LOG: Final = ("actor", "reason", "earlier", "repeat")
 _NS_PER_MS: Final = 1_000_000
 
@@ -139,7 +140,8 @@ class Addresser:
         law = LAWS.by_event.get(type(event))
         if law is None:
             # Time has passed, but no other job is there, nor a proxy of the recording.
-            said = {name: each for name, each in orjson.loads(value).items() if name in _OF_A_TICK}
+            kept = _OF_A_TICK if isinstance(event, Tick) else _OF_ALL
+            said = {name: each for name, each in orjson.loads(value).items() if name in kept}
             value = orjson.dumps({"type": "tick", **said})
             return OutgoingRecord(due=due, topic=self.topics.usage, key=b"", value=value)
         if law.stamp is not None:

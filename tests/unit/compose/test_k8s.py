@@ -35,6 +35,7 @@ VERSIONS = ("1.29", kubernetes_validate.latest_version())
 """The oldest that has all that is used, ReadWriteOncePod among it, and the newest whose schemas are there."""
 PARTS = list(of_kind(*WORKLOADS))
 NAMES = [workload["metadata"]["name"] for workload in PARTS]
+SETTINGS = str(BASE / "weir.yaml")
 FLUSHED_S = 5
 """What a proxy may still have to tell Kafka after its clients are gone, and some."""
 each_part = pytest.mark.parametrize("workload", PARTS, ids=NAMES)
@@ -146,12 +147,6 @@ def test_services_lead_to_ports_that_are_there(service: Manifest) -> None:
             assert ports(workload)[port["targetPort"]] == port["port"]
 
 
-@pytest.fixture
-def settings_file() -> str:
-    """The base's."""
-    return str(BASE / "weir.yaml")
-
-
 @pytest.mark.parametrize("name", [BASE.name, *OVERLAYS])
 def test_settings_are_valid(name: str, tmp_path: Path) -> None:
     """Our reader takes every section, and there is no other."""
@@ -167,18 +162,18 @@ def test_settings_are_valid(name: str, tmp_path: Path) -> None:
         read_settings(cls, section, str(file))
 
 
-def test_clients_are_told_what_the_service_has(settings_file: str) -> None:
+def test_clients_are_told_what_the_service_has() -> None:
     """Its name, and its ports."""
-    proxy = read_settings(ProxySettings, "proxy", settings_file)
+    proxy = read_settings(ProxySettings, "proxy", SETTINGS)
     assert proxy.advertise == "weir-proxy.weir.svc.cluster.local"
     clients_are_told_what_is_there(proxy)
 
 
-def test_a_proxy_is_given_the_time_to_drain(settings_file: str) -> None:
+def test_a_proxy_is_given_the_time_to_drain() -> None:
     """preStop, then what is under way, then its last words, all before the kill."""
     proxy = named("Deployment", "weir-proxy")
     (slept,) = container(proxy)["lifecycle"]["preStop"]["exec"]["command"][1:]
-    stops_s = read_settings(ProxySettings, "proxy", settings_file).stop_timeout_ms / 1000
+    stops_s = read_settings(ProxySettings, "proxy", SETTINGS).stop_timeout_ms / 1000
     assert pod(proxy)["spec"]["terminationGracePeriodSeconds"] >= int(slept) + stops_s + FLUSHED_S
     (budget,) = of_kind("PodDisruptionBudget")
     assert selects(budget["spec"]["selector"]["matchLabels"], proxy)
@@ -186,10 +181,10 @@ def test_a_proxy_is_given_the_time_to_drain(settings_file: str) -> None:
     assert proxy["spec"]["strategy"]["rollingUpdate"]["maxUnavailable"] == 0
 
 
-def test_the_job_is_one_and_keeps_its_checkpoint(settings_file: str) -> None:
+def test_the_job_is_one_and_keeps_its_checkpoint() -> None:
     """On a volume of its own, within the time that it has to stop."""
     job = named("StatefulSet", "weir-job")
-    read = read_settings(JobSettings, "job", settings_file)
+    read = read_settings(JobSettings, "job", SETTINGS)
     (data,) = [one["mountPath"] for one in container(job)["volumeMounts"] if one["name"] == "data"]
     assert job["spec"]["replicas"] == 1 and str(read.checkpoint_dir).startswith(data)
     assert pod(job)["spec"]["terminationGracePeriodSeconds"] > read.stop_timeout_s

@@ -35,26 +35,19 @@ def forget_the_batch(job: Job, begin: int, end: int, processed_ts: int) -> Any:
 
 
 DECIDE = Job._decide
-PARTS: dict[str, tuple[str, Any, str, Callable[..., Any]]] = {
-    "it gives nothing back": ("counted", QuotaCoordinator, "settle", nothing),
-    "a batch is decided anew": ("decided", Job, "_decide", forget_the_batch),
-    "it admits what is refused": ("answered", Admission, "_decided", lambda one, _: one._settle("allow")),
-    "one that is cut off goes on": ("stops", Alive, "blind", never),
-    "each takes itself to be alone": ("above", LocalDecisions, "set_proxies", nothing),
-    "a dump does not say what was late": ("replayed", dump_lines.Annotator, "_mark", nothing),
-    "a dump does not say when": ("replayed", dump_lines.History, "_apply", nothing),
-    "a question is never over": ("waiting", OpenQuestions, "end", nothing),
-    "it hears of no decision": ("agreed", LocalDecisions, "stated", nothing),
-    "it knows no answer": ("back", PendingRequests, "decide", nothing),
+PARTS: dict[str, tuple[str, int, Any, str, Callable[..., Any]]] = {
+    "it gives nothing back": ("counted", 0, QuotaCoordinator, "settle", nothing),
+    "a batch is decided anew": ("decided", 0, Job, "_decide", forget_the_batch),
+    "it admits what is refused": ("answered", 3, Admission, "_decided", lambda one, _: one._settle("allow")),
+    "one that is cut off goes on": ("stops", 287, Alive, "blind", never),
+    "each takes itself to be alone": ("above", 310, LocalDecisions, "set_proxies", nothing),
+    "a dump does not say what was late": ("replayed", 2, dump_lines.Annotator, "_mark", nothing),
+    "a dump does not say when": ("replayed", 2, dump_lines.History, "_apply", nothing),
+    "a question is never over": ("waiting", 0, OpenQuestions, "end", nothing),
+    "it hears of no decision": ("agreed", 4, LocalDecisions, "stated", nothing),
+    "it knows no answer": ("back", 1, PendingRequests, "decide", nothing),
 }
-"""What is broken: the rule that finds it, where, and what stands there instead."""
-SEEDS = {
-    "it gives nothing back": 0, "a batch is decided anew": 0, "it admits what is refused": 3,
-    "one that is cut off goes on": 287, "each takes itself to be alone": 310,
-    "a dump does not say what was late": 2, "a dump does not say when": 2, "a question is never over": 0,
-    "it hears of no decision": 4, "it knows no answer": 1,
-}  # fmt: skip
-"""A history in which it matters."""
+"""What is broken: the rule that finds it, a history in which it matters, where, and what stands there."""
 
 
 @cache
@@ -66,10 +59,10 @@ def breaks_none(seed: int) -> bool:
 @pytest.mark.parametrize("what", PARTS)
 def test_each_rule_finds_a_broken_part(what: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """And each has one at least (below)."""
-    rule, owner, name, instead = PARTS[what]
-    assert breaks_none(SEEDS[what])
+    rule, seed, owner, name, instead = PARTS[what]
+    assert breaks_none(seed)
     monkeypatch.setattr(owner, name, instead)
-    assert rule in broken(alone(SEEDS[what]))
+    assert rule in broken(alone(seed))
 
 
 def test_every_rule_has_a_broken_part() -> None:
@@ -79,9 +72,8 @@ def test_every_rule_has_a_broken_part() -> None:
 
 def test_a_failing_history_is_made_smaller(monkeypatch: pytest.MonkeyPatch) -> None:
     """To the fault that it takes."""
-    what = "one that is cut off goes on"
-    _, owner, name, instead = PARTS[what]
-    assert shrunk(SEEDS[what]) is None
+    _, seed, owner, name, instead = PARTS["one that is cut off goes on"]
+    assert shrunk(seed) is None
     monkeypatch.setattr(owner, name, instead)
-    least = shrunk(SEEDS[what])
+    least = shrunk(seed)
     assert least is not None and [fault.what for fault in least] == ["cut"]

@@ -1,6 +1,5 @@
 """Clients of Pulsar note what became of their messages (tests/soak)."""
 
-import socket
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -11,6 +10,7 @@ import pulsar
 import pytest
 import soak_pulsar_clients
 from proxy_kit import until
+from served import saying
 from soak_history import History, Recorder
 from soak_pulsar import answers, place
 from soak_pulsar_clients import PulsarReader, PulsarSender, patient
@@ -129,17 +129,6 @@ def test_places_are_in_order() -> None:
 @pytest.mark.parametrize("said", [b"", b"\0"])
 def test_a_proxy_answers_when_its_broker_does(said: bytes) -> None:
     """Else the connection ends, or is not made."""
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        service = "{}:{}".format(*server.getsockname())
-
-        def serve() -> None:
-            one, _ = server.accept()
-            with one:
-                one.recv(100)
-                one.sendall(said)
-
-        serving = threading.Thread(target=serve)
-        serving.start()
-        assert answers(service, 10) == bool(said)
-        serving.join(10)
-    assert not answers(service, 1)
+    with saying(said) as port:
+        assert answers(f"127.0.0.1:{port}", 10) == bool(said)
+    assert not answers(f"127.0.0.1:{port}", 1)

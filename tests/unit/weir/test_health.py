@@ -1,18 +1,16 @@
 """`weir healthy`: well, or one line that says what is wrong."""
 
-import json
 import os
 import socket
 import struct
 import subprocess
 import sys
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from served import answering
+from served import answering, saying
 
 from streaming.contract.errors import WeirError
 from weir.cli import DONE, FAILED, main
@@ -129,25 +127,12 @@ def test_what_is_no_ready_file_is_said(ready: Path, content: str) -> None:
 @pytest.mark.parametrize(("brokers", "well"), [(1, True), (0, False)])
 def test_a_broker_is_asked_for_its_cluster(ready: Path, brokers: int, well: bool) -> None:
     """It has no metrics; one that knows no broker, itself included, takes nothing yet."""
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        address = f"127.0.0.1:{server.getsockname()[1]}"
-
-        def answer() -> None:
-            client, _ = server.accept()
-            with client:
-                client.recv(1024)
-                client.sendall(struct.pack(">iii", 8, 1, brokers))
-
-        thread = threading.Thread(target=answer)
-        thread.start()
-        ready.write_text(json.dumps({"kafka": address, "pid": os.getpid()}))
-        try:
-            if well:
-                check_health(ready, LIMIT_S)
-            else:
-                assert unwell(ready) == f"the broker at {address} does not answer"
-        finally:
-            thread.join()
+    with saying(struct.pack(">iii", 8, 1, brokers)) as port:
+        write_ready_file(ready, {"kafka": f"127.0.0.1:{port}", "pid": os.getpid()})
+        if well:
+            check_health(ready, LIMIT_S)
+        else:
+            assert unwell(ready) == f"the broker at 127.0.0.1:{port} does not answer"
 
 
 def test_a_local_pulsar_has_to_answer_too(ready: Path) -> None:

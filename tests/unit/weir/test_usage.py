@@ -10,6 +10,7 @@ from weir import cli
 SEVERAL = "--workers with --pulsar needs pulsar.targets"
 """Each worker would refuse clients that asked another one where their topic is."""
 T = "persistent://acme/orders/t1"
+FAILURES = "simulate failures --policies good.yaml --events good.yaml"
 PROPOSE, REPLAY = "propose --events e --out o", "replay --policies good.yaml --out o"
 BACK = "--from 2026-11-20 --to 2026-11-19"
 """A bill of nothing, with status 0, is taken for a bill."""
@@ -84,6 +85,12 @@ BACK = "--from 2026-11-20 --to 2026-11-19"
         (f"{REPLAY} --events e --from -1h", "--from and --to need --from-kafka HOST:PORT"),
         (f"{REPLAY} --events e --settings s", "--settings needs --from-kafka HOST:PORT or --engine spark"),
         (f"{REPLAY} --from-kafka h:1 {BACK}", "--from is later than --to"),
+        (f"{REPLAY} --events e --engine spark --against good.yaml", "leave --engine out"),
+        *(
+            (f"{REPLAY} --events e {wants}", "need --against POLICIES")
+            for wants in ("--report r.html", "--max-new-refused 0", "--max-added-delay 1")
+        ),
+        (f"{REPLAY} --events e --against good.yaml --max-new-refused -1", "'-1'; expected a whole number"),
         (f"dump --out o {BACK}", "--from is later than --to"),
         (f"bill {BACK}", "--from is later than --to"),
         *(
@@ -112,21 +119,43 @@ BACK = "--from 2026-11-20 --to 2026-11-19"
         ("simulate concurrency --seconds 1.5", "'1.5'; expected a whole number"),
         ("simulate concurrency --first-part 0.5", "expected --proxies of at least 2"),
         ("simulate concurrency --slow-at 80", "expected a slow time within the simulation"),
+        ("simulate concurrency --arrival-rate 1e6", "expected 2000000 at most"),
+        ("simulate concurrency --clients 100000 --retry-ms 1", "expected 2000000 at most"),
         ("simulate concurrency --arrival-rate 5 --clients 5", "not allowed with"),
         ("simulate concurrency --partition broker-1", "--policies and --partition go together"),
+        ("simulate concurrency --policies good.yaml --partition broker-2", "limits no partition 'broker-2'"),
         ("simulate concurrency --nonsense", "--nonsense"),
+        (f"{FAILURES} --proxies 2 --lost 2", "--lost 2: expected fewer than --proxies 2"),
+        (f"{FAILURES} --only flood", "--only: invalid choice: 'flood'"),
+        (f"{FAILURES} --away -1", "'-1'; expected a number at least 0"),
+        (f"{FAILURES} --seed x", "'x'; expected a whole number at least 0"),
+        *(
+            (f"import kafka-request-log x --out y --timezone {zone}", "is no time zone")
+            for zone in ("Nowhere/Land", "../../etc/passwd", "''")
+        ),
+        *(
+            (f"{command} wrong.yaml", "wrong.yaml:2: quotass")
+            for command in (
+                f"{REPLAY} --events good.yaml --against", "propose --events good.yaml --out o --policies",
+                "simulate failures --events good.yaml --policies",
+                "simulate concurrency --partition p --policies",
+            )
+        ),
     ],
-)
+)  # fmt: skip
 def test_what_no_command_understands_ends_with_2(
     words: str, told: str, tmp_path_factory: pytest.TempPathFactory, capsys: pytest.CaptureFixture[str],
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
 ) -> None:  # fmt: skip
     """It says what is wrong, there is no traceback, and nothing is begun."""
-    good = tmp_path_factory.getbasetemp() / "good.yaml"
-    good.write_text("version: 1\n")
+    limited = "backpressure: {partitions: {broker-1: {algorithm: vegas}}}"
+    for name, text in (("good.yaml", limited), ("wrong.yaml", "quotass: []")):
+        file = tmp_path_factory.getbasetemp() / name
+        file.write_text(f"version: 1\n{text}\n")
+        words = words.replace(name, str(file))
     monkeypatch.chdir(tmp_path)
     try:
-        status: object = cli.main(shlex.split(words.replace("good.yaml", str(good))))
+        status: object = cli.main(shlex.split(words))
     except SystemExit as ended:
         status = ended.code
     said = capsys.readouterr().err

@@ -121,30 +121,6 @@ def test_the_gate_names_who_is_worst_off(
     assert said in capsys.readouterr().err and world.out.exists()
 
 
-@pytest.mark.parametrize(
-    "words",
-    [
-        ("--engine", "spark", "--against", "POLICIES"), ("--report", "r.html"), ("--max-new-refused", "0"),
-        ("--max-added-delay", "1"), ("--against", "POLICIES", "--max-new-refused", "-1"),
-    ],
-)  # fmt: skip
-def test_options_that_do_not_go_together_are_bad_usage(world: World, words: tuple[str, ...]) -> None:
-    """Exit status 2, and nothing is written."""
-    with pytest.raises(SystemExit) as ended:
-        world.replay(*(world.after if word == "POLICIES" else word for word in words))
-    assert ended.value.code == 2 and not world.out.exists()
-
-
-def test_wrong_policies_to_try_stop_it_with_status_two(
-    world: World, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """File, line, key, as of the log's own."""
-    wrong = world.folder / "wrong.yaml"
-    wrong.write_text("version: 1\nquotass: []\n")
-    assert world.replay("--against", str(wrong)) == 2
-    assert "wrong.yaml:2: quotass" in capsys.readouterr().err and not world.out.exists()
-
-
 @pytest.mark.parametrize("against", [True, False])
 def test_a_log_that_differs_from_what_was_recorded_is_not_trusted(
     world: World, capsys: pytest.CaptureFixture[str], against: bool

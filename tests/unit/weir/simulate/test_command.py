@@ -6,19 +6,12 @@ from pathlib import Path
 
 import orjson
 import pytest
+from plan_kit import policies_of
 
 from weir.cli import main
 from weir.simulate.command import DEFAULT_OUT
 
 SHORT = ["simulate", "concurrency", "--seconds", "3", "--slow-at", "1", "--slow-for", "1"]
-
-
-@pytest.fixture
-def policies(tmp_path: Path) -> str:
-    """A file that limits one partition."""
-    file = tmp_path / "policies.yaml"
-    file.write_text("version: 1\nbackpressure:\n  partitions:\n    broker-1: {algorithm: vegas}\n")
-    return str(file)
 
 
 def test_the_same_options_give_the_same_bytes(capsys: pytest.CaptureFixture[str]) -> None:
@@ -51,18 +44,10 @@ def test_json_alone_draws_nothing(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_partitions_own_settings(policies: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_partitions_own_settings(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Stand last."""
+    limits = {"partitions": {"broker-1": {"algorithm": "vegas"}}}
+    policies = policies_of(tmp_path, "policies.yaml", backpressure=limits)
     assert main([*SHORT, "--json", "--policies", policies, "--partition", "broker-1"]) == 0
     last = orjson.loads(capsys.readouterr().out)["runs"][-1]
     assert (last["partition"], last["algorithm"], last["windowed"]) == ("broker-1", "vegas", True)
-
-
-def test_a_partition_without_a_limit_is_bad_usage(policies: str, capsys: pytest.CaptureFixture[str]) -> None:
-    """As is a file that is wrong."""
-    with pytest.raises(SystemExit) as ended:
-        main([*SHORT, "--policies", policies, "--partition", "broker-2"])
-    assert ended.value.code == 2
-    assert "limits no partition 'broker-2'" in capsys.readouterr().err
-    Path(policies).write_text("version: 1\nbackpressure: 5\n")
-    assert main([*SHORT, "--policies", policies, "--partition", "broker-1"]) == 2

@@ -1,23 +1,6 @@
-"""Scenarios: what goes together, phases, and how long work takes."""
+"""Scenarios: phases, and how long work takes; what goes together: tests/unit/weir/test_usage.py."""
 
-import pytest
-
-from weir.simulate.scenario import NS, BadScenario, Scenario
-
-
-@pytest.mark.parametrize(
-    ("given", "told"),
-    [
-        ({"slow_at": 80, "slow_for": 30}, "within the simulation"),
-        ({"first_part": 0.5}, "--proxies of at least 2"),
-        ({"arrival_rate": 1e6}, "2000000 at most"),
-        ({"clients": 100_000, "retry_ms": 1}, "2000000 at most"),
-    ],
-)
-def test_what_does_not_go_together_is_refused(given: dict[str, float], told: str) -> None:
-    """With what was expected."""
-    with pytest.raises(BadScenario, match=told):
-        Scenario(**given)
+from weir.simulate.scenario import NS, Scenario
 
 
 def test_phases_without_length_are_left_out() -> None:

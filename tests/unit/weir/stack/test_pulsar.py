@@ -1,12 +1,10 @@
 """A local Pulsar that does not come up, and what is made before its first start."""
 
-import socket
-import threading
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from served import files_of
+from served import files_of, saying
 
 from streaming.contract.errors import WeirError
 from weir.jars.folders import POMS, PULSAR
@@ -129,17 +127,8 @@ def test_no_archive_written_is_said(java: Callable[[str], None], monkeypatch: py
 
 def test_what_answers_with_something_else_is_not_ready(tmp_path: Path) -> None:
     """Another program at the port of the admin API: what it said ended the command in a traceback."""
-    with socket.create_server(("127.0.0.1", 0)) as other:
-
-        def greet() -> None:
-            with other.accept()[0] as asking:
-                asking.sendall(b"SSH-2.0-x\r\n")
-                asking.recv(4_096)
-
-        greeting = threading.Thread(target=greet, daemon=True)
-        greeting.start()
-        assert not LocalPulsar(tmp_path, admin_port=other.getsockname()[1])._ready()
-        greeting.join(5)
+    with saying(b"SSH-2.0-x\r\n") as port:
+        assert not LocalPulsar(tmp_path, admin_port=port)._ready()
 
 
 def test_it_is_asked_past_the_proxy_of_the_environment(
