@@ -126,7 +126,7 @@ class Up:
                 return False
             return self.ready != newer_than
 
-        until(read, what=f"the ready file; {self.text}", limit_s=START_LIMIT_S)
+        until(read, what=f"the ready file; it says in {self.output} why", limit_s=START_LIMIT_S)
         self._pids.update(pid for pid in self.ready["pids"].values() if pid)
 
     def text(self) -> str:
