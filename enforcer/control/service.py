@@ -41,6 +41,7 @@ from streaming.contract.backlog.actions import BacklogAction, backlog_action
 from streaming.contract.backlog.decisions import TTL_MS, BacklogDecision
 from streaming.contract.decisions import CANDIDATE, Share
 from streaming.contract.errors import WeirError
+from streaming.contract.events import MAX_AHEAD_MS
 from streaming.contract.topics import Cluster, address_text
 from streaming.contract.usage_events import DispatchUsage, GroupUsage, dispatch_usage
 from streaming.kafka_io.tail import Tail
@@ -224,11 +225,12 @@ class AdminService:
 
     def _take_reports(self, reports: list[Told]) -> None:
         for report, _, ts in reports:
-            if isinstance(report, GroupUsage):
+            latest = ts + MAX_AHEAD_MS
+            if isinstance(report, GroupUsage) and report.ts <= latest:
                 self._usage.take_report(report)
             elif isinstance(report, DispatchUsage):
                 self._deliveries.take_usage(report, report.proxy or "", ts)
-            elif isinstance(report, BacklogReport):
+            elif isinstance(report, BacklogReport) and report.ts <= latest:
                 self._backlogs.take_report(report)
         self._view.take_reports(reports)
         self._forget()

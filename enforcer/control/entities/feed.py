@@ -14,7 +14,6 @@ from enforcer.core.feeds.rows import events_of
 from enforcer.core.law import DecisionReader
 from streaming.contract.backlog.decisions import backlog_decision
 from streaming.contract.decisions import limit_of, share_of
-from streaming.contract.events import MAX_AHEAD_MS
 from streaming.contract.fields import Fields
 from streaming.contract.usage_events import group_usage
 
@@ -69,13 +68,6 @@ def decisions_of(
 
 
 def reports_of(message: Message, readers: EventReaders) -> list[Told]:
-    """The events of a record that stands on the topic of these readers.
-
-    Without measurements that are far ahead of it, which are none to the job either.
-    """
+    """The events of a record that stands on the topic of these readers."""
     ts = message.timestamp()[1]
-    return [
-        (report, fields, ts)
-        for report, fields in events_of(message, readers)
-        if isinstance(report, readings.Asked | readings.Sign) or fields.get("ts", ts) <= ts + MAX_AHEAD_MS
-    ]
+    return [(report, fields, ts) for report, fields in events_of(message, readers)]
