@@ -102,8 +102,9 @@ class BacklogCollector:
             for task in settling:
                 task.cancel()
             await self.actions.close()
-            # Whoever has taken over settles them; this process may stand by for days.
+            # Whoever has taken over settles and reads them; this process may stand by for days.
             self._metrics.unsettled_evictions.set(0)
+            self._metrics.unread_topics.set(0)
 
     async def check(self) -> Outcome:
         """Look at all topics once, and report them.

@@ -75,9 +75,12 @@ async def test_topics_of_a_check_that_failed_count_as_unread() -> None:
     cluster.before.clear()
     await desk.check()
     assert desk.value("weir_backlog_unread_topics") == 0
-    desk.write_fails = [WeirError("Kafka is away")]
+    desk.write_fails = [WeirError("Kafka is away"), TakenOver("another one")]
     await desk.check()
     assert desk.value("weir_backlog_unread_topics") == 1
+    with pytest.raises(TakenOver):
+        await desk.collector.run(lambda: None)
+    assert desk.value("weir_backlog_unread_topics") == 0
 
 
 async def test_publish_times_that_were_missed_are_counted() -> None:
