@@ -40,5 +40,6 @@ def test_who_has_no_quota_creates_by_asking(cluster: Cluster, proxy: ProxyThread
         WireClient(proxy.bootstrap, name) as wire,
         WireClient(cluster.kafka.bootstrap, "direct") as direct,
     ):
-        wire.metadata([name], version, create=True)
+        answer = wire.metadata([name], version, create=True)
+        assert [topic.name for topic in answer.topics] == [name] and answer.brokers
         until(lambda: errors(direct.metadata([name])) == {name: 0}, what="created without a quota")

@@ -192,7 +192,8 @@ def test_produce_by_an_id_that_the_proxy_has_not_seen(
     proxy = proxy_with(id=fresh("ids"))
     metered(proxy, topic, proxies=2)
     with WireClient(proxy.bootstrap) as client:
-        read = client.answer_to(produce_of(13, topic_id, records=batch(100)))
+        client.send(produce_of(13, topic_id, records=batch(100)))
+        read = decode(ProduceResponse, 13, client.receive_frame())
         assert read.responses[0].partition_responses[0].error_code == 0
         # Of two proxies each has half: 25 in stock, and 75 of debt at 50 a second. A share is due in a round.
         assert read.throttle_time_ms == 1_000

@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 from prometheus_client import CollectorRegistry
+from sample_kit import sample_of
 
 from streaming.collect.backlog.cluster import (
     BacklogCluster,
@@ -217,8 +218,8 @@ class Desk:
         return [(one.subscription, one.step) for one in self.actions]
 
     def value(self, name: str, **labels: str) -> float:
-        """A metric; 0: there is none."""
-        return self.registry.get_sample_value(name, labels) or 0.0
+        """A metric."""
+        return sample_of(self.registry, name, labels)
 
     async def _write(self, reports: Sequence[Backlog]) -> Sequence[str]:
         await asyncio.sleep(0)

@@ -10,6 +10,7 @@ from counted_kit import Counted
 from counted_kit import full_name as full
 from kafka.protocol.consumer import FetchRequest, FetchResponse
 from kafka_kit import build, decode, response
+from sample_kit import sample_of
 from traffic_kit import batch, fetch_request, key_of, topic_id
 
 from enforcer.core.metrics import Metrics
@@ -48,7 +49,7 @@ class World:
 
     def counter(self, name: str) -> float:
         """A metric of ours."""
-        return self.metrics.registry.get_sample_value(f"weir_dispatch_{name}_fetches_total") or 0.0
+        return sample_of(self.metrics.registry, f"weir_dispatch_{name}_fetches_total", {})
 
 
 class Rig(Waiter):
