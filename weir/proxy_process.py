@@ -12,7 +12,7 @@ from streaming.contract.topics import address_text
 from weir.foreground import AWAY, HERE, forget_ready_file, keep_memory, wake_after_others, write_ready_file
 from weir.stopping import run_in_loop, stop_event, unless
 
-_YOUNG_OBJECTS = 50_000
+YOUNG_OBJECTS = 50_000
 """A Fetch of 500 topics makes thousands of objects, none of them in a circle. Looking for circles after each
 700, as Python does, took a quarter of the time under dispatch limits. Of so many it takes some 5 ms."""
 Ask = Callable[[], Coroutine[Any, Any, None]]
@@ -36,7 +36,7 @@ def run_proxy(make: Callable[[], Host[Any]], ready_file: Path | None, ask: Ask =
     """
     keep_memory()
     wake_after_others()
-    gc.set_threshold(_YOUNG_OBJECTS)
+    gc.set_threshold(YOUNG_OBJECTS)
     run_in_loop(_serve(make, ready_file, ask))
 
 

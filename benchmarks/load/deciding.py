@@ -1,5 +1,6 @@
 """The decision of a request where it is: what the proxy does between a counted request and its answer."""
 
+import gc
 import random
 import time
 from collections import deque
@@ -9,6 +10,7 @@ from benchmarks.kit.lone_proxy import lone_coordinator
 from benchmarks.load.events import POLICIES, SEED, user
 from enforcer.laws.mutation.request import Decision, Request
 from streaming.contract.errors import WeirError
+from weir.proxy_process import YOUNG_OBJECTS
 
 _WARM: Final = 1_000
 
@@ -26,12 +28,15 @@ def decisions_us(count: int, principals: int) -> list[float]:
     Raises:
         WeirError: one was not decided at once.
     """
-    # As in the proxy's loop: what was put off is done later, here by hand.
+    # As in the proxy's loop: what was put off is done later, here by hand; garbage is looked for as there.
     waiting: deque[object] = deque(maxlen=1)
     coordinator = lone_coordinator(POLICIES, waiting.append)
     coordinator.begin()
     coordinator.local_decisions.set_proxies(1)
     coordinator.local_decisions.blind = False
+    gc.set_threshold(YOUNG_OBJECTS)
+    gc.collect()
+    gc.freeze()
     draw, clock, took = random.Random(SEED), time.perf_counter_ns, []
     for number in range(-_WARM, count):
         name = user(draw.randrange(principals))
