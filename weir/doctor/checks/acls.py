@@ -80,6 +80,7 @@ GRANTS: Final[tuple[Grant, ...]] = (
     *_of("weir-collect", "Write", TRANSACTION, "weir.usage-backlog-pulsar-", prefixed=True),
     *_of("weir-backlogs", "Read", TOPIC, "*"),
     *_of("weir-backlogs", "Read", GROUP, "*"),
+    *_of("weir-backlogs", "DescribeConfigs", TOPIC, "weir.", prefixed=True),
     *_of("weir-backlogs", "Describe", CLUSTER),
     *_of("weir-backlogs", "Write", TOPIC, "weir.usage weir.decisions"),
     *_of("weir-backlogs", "Write", TRANSACTION, "weir.usage-backlog-kafka-", prefixed=True),
