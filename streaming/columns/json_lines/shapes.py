@@ -186,7 +186,7 @@ def _made(column: _Column, text: Bytes, spans: Spans) -> pa.Array:
     first, length = (values[column.number, :count] for values in (spans.first, spans.length))
     if pa.types.is_list(kind):
         elements = _made(inside[""], text, spans) if inside else pa.array([], kind.value_type)
-        return pa.ListArray.from_arrays(pa.array(np.cumsum([0, *first]), pa.int32()), elements)
+        return pa.ListArray.from_arrays(pa.array(np.cumsum(np.append(0, first)), pa.int32()), elements)
     if kind == pa.int64():
         return pa.array(first.copy())
     return pa.array(first != 0) if kind == pa.bool_() else cut(text, first, length).cast(kind)
