@@ -328,8 +328,10 @@ class _Call:
     async def stream(self, reply: Reply) -> None:
         """An answer of the upstream, as it comes."""
         await self._begin(reply.status, reply.headers)
-        if self.method != "HEAD" and reply.status not in _BODILESS:
-            async for chunk in reply.chunks():
+        bodiless = self.method == "HEAD" or reply.status in _BODILESS
+        # To its end in any case: else its connection could not be used again.
+        async for chunk in reply.chunks():
+            if not bodiless:
                 await self._send({"type": "http.response.body", "body": chunk, "more_body": True})
         await self._end(b"")
 

@@ -54,6 +54,8 @@ class Redirects:
             location = reply.header(b"location")
             if reply.status not in _SENT_ON or location is None:
                 return reply
+            if reply.header(b"content-length") == b"0":
+                await anext(reply.chunks(), None)  # or its connection could not be used again
             await reply.aclose()
             if hops == REDIRECTS_MAX:
                 raise self._refused(f"The upstream sent it on more than {REDIRECTS_MAX} times")

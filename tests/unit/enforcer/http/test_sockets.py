@@ -25,12 +25,16 @@ class Upstream:
     def __init__(self) -> None:
         self.given = 0
         self.heads: list[dict[str, str]] = []
+        self.clients: set[tuple[str, int]] = set()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """One request."""
         request = Request(scope, receive)
         self.heads.append(dict(request.headers))
+        self.clients.add(scope["client"])
         response = Response(await request.body(), headers={"x-method": request.method})
+        if (status := request.url.path[1:]) in ("204", "304", "307"):
+            response = Response(status_code=int(status), headers={"location": "/x"})
         if request.url.path == "/much":
             response = StreamingResponse(self._much(), headers={"content-encoding": "gzip"})
         await response(scope, receive, send)
@@ -89,6 +93,14 @@ async def test_bodies_lengths_and_methods() -> None:
         answer = await ask(port, b"HEAD /x HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n")
         assert b"x-method: HEAD" in answer and answer.endswith(b"\r\n\r\n")
         assert answer.lower().count(b"\r\ndate:") == 1
+
+
+async def test_answers_without_a_body_leave_their_connection_to_the_next() -> None:
+    """Pulsar answers each change so; a handshake by TLS for each costs more than the rest."""
+    async with between() as (port, upstream):
+        for request in (b"GET /204", b"GET /304", b"HEAD /x", b"GET /307", b"GET /x"):
+            await ask(port, request + b" HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n")
+        assert len(upstream.heads) == 6 and len(upstream.clients) == 1
 
 
 async def test_an_upstream_by_tls(tmp_path: Path) -> None:
