@@ -1,7 +1,6 @@
 """What the admin API's endpoints work with: policies, what was read of traffic, bodies of requests."""
 
 import asyncio
-import contextlib
 import math
 import time
 from collections import Counter
@@ -15,7 +14,7 @@ from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp
 
 from enforcer.control import docs as admin_docs
-from enforcer.control.access.auth import check_in_force, check_reach
+from enforcer.control.access.auth import as_written, check_in_force, check_reach
 from enforcer.control.access.tokens import Role, Tokens
 from enforcer.control.backlog.table import BacklogTable
 from enforcer.control.dispatch.table import DeliveryTable
@@ -215,7 +214,7 @@ def add_change(
         caller = caller_of(request)
         if caller.role is Role.TENANT:
             parts.changes.take(request.path_params["tenant"])
-        await parts.store.change(within_reach, caller.name, _reason(why))
+        await parts.store.change(within_reach, caller.name, _reason(as_written(why)))
         return Response(status_code=status)
 
     router.add_api_route(
@@ -234,9 +233,7 @@ def reach_check(parts: Parts) -> Callable[[Request], Awaitable[None]]:
 
 
 def _reason(sent: str) -> str:
-    """The reason of a change; headers are read as Latin-1, and people write UTF-8."""
-    with contextlib.suppress(UnicodeDecodeError):
-        sent = sent.encode("latin-1").decode()
+    """The reason of a change."""
     if len(sent) > REASON_MAX:
         raise Refusal(400, f"{REASON_HEADER}: has {len(sent)} characters; expected at most {REASON_MAX}")
     return sent.strip()

@@ -3,6 +3,7 @@
 import base64
 import hmac
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from contextlib import suppress
 from ipaddress import ip_address
 from typing import Any, Final
 from urllib.parse import urlsplit
@@ -112,7 +113,7 @@ def is_ours(grants: Sequence[Grant], request: Request) -> bool:
 
 def _shown(request: Request) -> tuple[str, str]:
     """How a request shows a token, in small letters, empty if that cannot be read; and the token."""
-    scheme, _, credential = request.headers.get("authorization", "").partition(" ")
+    scheme, _, credential = as_written(request.headers.get("authorization", "")).partition(" ")
     token = credential.strip()
     if scheme.lower() != "basic":
         return scheme.lower(), token
@@ -121,6 +122,13 @@ def _shown(request: Request) -> tuple[str, str]:
         return "basic", base64.b64decode(token).decode().partition(":")[2]
     except ValueError:
         return "", token
+
+
+def as_written(header: str) -> str:
+    """What a header says: servers read them as Latin-1, and people write UTF-8."""
+    with suppress(UnicodeDecodeError):
+        return header.encode("latin-1").decode()
+    return header
 
 
 def _find(grants: Iterable[Grant], digest: bytes) -> Grant | None:

@@ -56,6 +56,16 @@ def test_with_tokens_every_call_needs_one_and_changes_the_admin_role() -> None:
     assert status(GRANTS, "DELETE", "10.0.0.7", host="weir.example", authorization="Bearer secret") == "ops"
 
 
+@pytest.mark.parametrize("encoding", ["utf-8", "latin-1"])
+def test_a_token_may_have_letters_beyond_ascii(encoding: str) -> None:
+    """curl sends them as a file has them, Python as Latin-1, which is how servers read headers."""
+    grants = [Grant(name="ops", role=Role.OPERATOR, digest=digest_of("gehe\u00edm"))]
+    shown = "Bearer gehe\u00edm".encode(encoding)
+    headers = [(b"host", b"127.0.0.1:18080"), (b"authorization", shown)]
+    request = Request({"type": "http", "method": "GET", "path": "/x", "headers": headers})
+    assert admit(grants, request).name == "ops"
+
+
 def test_a_browser_may_read_with_the_token_as_password() -> None:
     """It may not change: a browser sends passwords by itself, whoever made it ask."""
     assert status(GRANTS, "GET", authorization=basic("look")) == "watch"
