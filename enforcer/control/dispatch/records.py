@@ -1,16 +1,17 @@
 """Decisions on deliveries as the admin API reads them from `weir.decisions` (docs/contract.md 3.3)."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Final
 
 from streaming.contract.errors import BadEvent
 from streaming.contract.fields import TS_MAX_MS, Fields, applied_ts, choice, flag, integer, shown, text
 from streaming.contract.names import namespace_of
-from streaming.laws.dispatch.law import DIMENSIONS, LEVELS
+from streaming.laws.dispatch.law import DIMENSIONS, LEVELS, NONE
 
-Counts = tuple[int | None, int | None]
-"""Messages and bytes; None: not limited."""
+CUTS: Final = tuple((level, dimension) for level in LEVELS for dimension in DIMENSIONS)
+"""What may hold a subscription back."""
+Counts = tuple[int, int]
+"""Messages and bytes; NONE: not limited."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -25,8 +26,8 @@ class DispatchDecision:
         at: when this was so, ms since the epoch.
         available: what may still be delivered in that period, the least of all levels.
         throttle_ms: from `at` on, until something may be delivered in every limited dimension.
-        limited_by: level and dimension that free last, None if not throttled.
-        acquired: level -> what was delivered and is not paid off by periods; None: it does not say.
+        limited_by: place in CUTS of what frees last; NONE: it is not throttled.
+        acquired: by level what was delivered and is not paid off by periods; None: it does not say.
         repeated: said before.
     """
 
@@ -37,8 +38,8 @@ class DispatchDecision:
     at: int
     available: Counts
     throttle_ms: int
-    limited_by: tuple[str, str] | None
-    acquired: Mapping[str, Counts] | None
+    limited_by: int
+    acquired: tuple[Counts, ...] | None
     repeated: bool
 
 
@@ -55,15 +56,15 @@ def dispatch_of(fields: Fields) -> DispatchDecision:
         subscription=text(fields, "subscription", None),
         proxy=text(fields, "proxy", ""),
         at=applied_ts(fields, integer(fields, "ts", None, maximum=TS_MAX_MS)),
-        available=_counts(_object(fields, "available") or {}),
+        available=_counts(_object(fields, "available")),
         throttle_ms=integer(fields, "throttle_time_ms", None),
-        limited_by=None if limited_by is None else _counter(limited_by),
-        acquired=None if acquired is None else _levels(acquired),
+        limited_by=NONE if limited_by is None else CUTS.index(_counter(limited_by)),
+        acquired=None if acquired is None else tuple(_counts(_object(acquired, name)) for name in LEVELS),
         repeated=flag(fields, "repeat", False),
     )
 
 
-def _object(fields: Fields, key: str) -> dict[str, Any] | None:
+def _object(fields: Fields, key: str) -> Fields | None:
     value = fields.get(key)
     if value is not None and type(value) is not dict:
         raise BadEvent(f"{key}: {shown(value)}; an object was expected")
@@ -74,10 +75,7 @@ def _counter(fields: Fields) -> tuple[str, str]:
     return choice(fields, "level", "", LEVELS), choice(fields, "dimension", "", DIMENSIONS)
 
 
-def _levels(fields: Fields) -> dict[str, Counts]:
-    return {level: _counts(counts) for level in LEVELS if (counts := _object(fields, level)) is not None}
-
-
-def _counts(fields: Fields) -> Counts:
-    msgs, size = (None if fields.get(name) is None else integer(fields, name, None) for name in DIMENSIONS)
+def _counts(fields: Fields | None) -> Counts:
+    said = {name: count for name, count in (fields or {}).items() if count is not None}
+    msgs, size = (integer(said, name, NONE) for name in DIMENSIONS)
     return msgs, size

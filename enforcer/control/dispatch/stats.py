@@ -10,8 +10,8 @@ from typing import Any, Final
 import numpy as np
 from pydantic import BaseModel, Field
 
-from enforcer.control.dispatch.records import DispatchDecision
-from enforcer.control.dispatch.table import CUTS, DeliveryTable, Key, Row
+from enforcer.control.dispatch.records import CUTS, DispatchDecision
+from enforcer.control.dispatch.table import DeliveryTable, Key, Row
 from enforcer.control.usage import folded
 from enforcer.control.usage import newest as newest_of
 from streaming.laws.dispatch.law import (
@@ -24,13 +24,6 @@ from streaming.laws.dispatch.law import (
 )
 from streaming.policy.dispatch_limits import NOT_LIMITED, limit_of
 from streaming.policy.policy_set import PolicySet
-
-_WORDS: Final = {"msgs": "Msg", "bytes": "Bytes"}
-CUT_NAMES: Final = tuple(
-    f"dispatchThrottled{_WORDS[dimension]}EventsBy{level.capitalize()}Limit" for level, dimension in CUTS
-)
-"""PIP-406's name of each of CUTS."""
-_COUNTS: Final = ("msgRateOut", "msgThroughputOut", "msgOutCounter", "bytesOutCounter", *CUT_NAMES)
 
 
 class Amounts(BaseModel):
@@ -48,7 +41,7 @@ class LimitedBy(BaseModel):
 
 
 class Deliveries(BaseModel):
-    """What was delivered, and how often limits held it back."""
+    """What was delivered, and how often limits held it back: each of CUTS by PIP-406's name."""
 
     msgRateOut: float = Field(description="messages per second over the last minute")
     msgThroughputOut: float = Field(description="bytes per second over the last minute")
@@ -155,7 +148,7 @@ def _proxy(key: Key, row: Row) -> dict[str, Any]:
     counts = (*row.rates, row.msgs, row.bytes, *row.cuts)
     return {
         "proxy": key.proxy,
-        **dict(zip(_COUNTS, counts, strict=True)),
+        **dict(zip(Deliveries.model_fields, counts, strict=True)),
         "reportedTime": row.reported_ts or None,
     }
 
@@ -177,60 +170,43 @@ def _standing(
     rate = np.array([limit.rate for limit in limits], dtype=np.int64)
     period_ms = np.array([limit.period_ms for limit in limits], dtype=np.int64)
     acquired = np.zeros_like(rate)
-    for place, (level, decided) in enumerate(zip(LEVELS, counters, strict=False)):
-        held = (decided.acquired or {}).get(level, (0, 0)) if decided else (0, 0)
-        since = decided.at if decided else now
-        for dimension, count in enumerate(held):
-            acquired[place, dimension] = rolled(
-                count or 0, limits[place].rate[dimension], limits[place].period_ms, since, now
-            )
+    for place, (decided, limit) in enumerate(zip(counters, limits, strict=True)):
+        if decided is not None and decided.acquired is not None:
+            acquired[place] = [
+                rolled(max(0, count), per_period, limit.period_ms, decided.at, now)
+                for count, per_period in zip(decided.acquired[place], limit.rate, strict=True)
+            ]
     wait, freed_by = last_to_free(acquired, rate, period_ms, np.arange(len(names)), now)
     limited = rate != NOT_LIMITED
     return {
-        "available": _amounts(
-            None if (left := least_available(acquired[:, dimension], rate[:, dimension])) == NONE else left
-            for dimension in range(len(DIMENSIONS))
-        ),
+        "available": _amounts(map(least_available, acquired.T, rate.T)),
         "acquired": {
-            LEVELS[place]: _amounts(
-                acquired[place, dimension] if limited[place, dimension] else None
-                for dimension in range(len(DIMENSIONS))
-            )
+            LEVELS[place]: _amounts(np.where(limited[place], acquired[place], NONE))
             for place in range(len(names))
             if limited[place].any()
         },
-        "debt": _amounts(
-            max(0, (acquired - rate)[:, dimension][limited[:, dimension]].max())
-            if limited[:, dimension].any()
-            else None
-            for dimension in range(len(DIMENSIONS))
-        ),
-        "limitedBy": None
-        if freed_by == NONE
-        else dict(zip(("level", "dimension"), CUTS[freed_by], strict=True)),
+        "debt": _amounts(np.where(limited, np.maximum(0, acquired - rate), NONE).max(axis=0)),
+        "limitedBy": _limiting(freed_by),
         "resumeTime": None if freed_by == NONE else int(now + wait),
         "decidedTime": newest.at,
     }
 
 
-_UNKNOWN: Final[dict[str, Any]] = {
-    "available": None, "acquired": {}, "debt": None,
-    "limitedBy": None, "resumeTime": None, "decidedTime": None,
-}  # fmt: skip
+_UNKNOWN: Final[dict[str, Any]] = {**dict.fromkeys(Availability.model_fields), "acquired": {}}
 
 
 def _as_decided(decision: DispatchDecision, now_ms: int) -> dict[str, Any]:
     """A decision that does not say its counters holds as long as it throttles."""
-    resume = decision.at + decision.throttle_ms
-    if decision.limited_by is None or now_ms >= resume:
-        return {**_UNKNOWN, "decidedTime": decision.at}
-    return {
-        **_UNKNOWN,
-        "available": _amounts(decision.available),
-        "limitedBy": dict(zip(("level", "dimension"), decision.limited_by, strict=True)),
-        "resumeTime": resume,
-        "decidedTime": decision.at,
-    }
+    resume, known = decision.at + decision.throttle_ms, {**_UNKNOWN, "decidedTime": decision.at}
+    if decision.limited_by == NONE or now_ms >= resume:
+        return known
+    left, limiting = _amounts(decision.available), _limiting(decision.limited_by)
+    return {**known, "available": left, "limitedBy": limiting, "resumeTime": resume}
+
+
+def _limiting(place: int) -> dict[str, str] | None:
+    """A counter by its place in CUTS, None for NONE."""
+    return None if place == NONE else dict(zip(LimitedBy.model_fields, CUTS[place], strict=True))
 
 
 def _together(parts: Sequence[dict[str, Any]]) -> dict[str, Any]:
@@ -249,18 +225,19 @@ def _added(parts: Iterable[dict[str, int | None] | None]) -> dict[str, int | Non
     if not known:
         return None
     return _amounts(
-        sum(counts) if (counts := [count for part in known if (count := part[name]) is not None]) else None
+        sum(counts) if (counts := [count for part in known if (count := part[name]) is not None]) else NONE
         for name in DIMENSIONS
     )
 
 
 def _amounts(counts: Iterable[Any]) -> dict[str, int | None]:
+    """Messages and bytes as they are shown, None for NONE."""
     return {
-        name: None if count is None else int(count) for name, count in zip(DIMENSIONS, counts, strict=True)
+        name: None if count == NONE else int(count) for name, count in zip(DIMENSIONS, counts, strict=True)
     }
 
 
-_COUNTED: Final[dict[str, Callable[[list[Any]], Any]]] = dict.fromkeys(_COUNTS, sum)
+_COUNTED: Final[dict[str, Callable[[list[Any]], Any]]] = dict.fromkeys(Deliveries.model_fields, sum)
 _RULES: Final[dict[str, Callable[[list[Any]], Any]]] = {
     **_COUNTED,
     "available": _added,

@@ -11,7 +11,7 @@ from typing import Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from enforcer.control.dispatch.records import Counts, DispatchDecision
+from enforcer.control.dispatch.records import CUTS, DispatchDecision
 from enforcer.control.entities.columns import Columns, Kind
 from streaming.contract.usage_events import DispatchUsage
 from streaming.laws.dispatch.law import DIMENSIONS, LEVELS, NONE, added
@@ -19,8 +19,7 @@ from streaming.laws.dispatch.law import DIMENSIONS, LEVELS, NONE, added
 _SLOT_MS: Final = 10_000
 _SLOTS: Final = 6
 """Rates are means over a minute, as in Pulsar's stats."""
-CUTS: Final = tuple((level, dimension) for level in LEVELS for dimension in DIMENSIONS)
-"""What may hold a subscription back."""
+_SAID: Final = ("at", "throttle_ms", "limited_by", "available", "acquired")
 _UNSAID: Final = -2
 _COLUMNS: Final[dict[str, Kind]] = {
     **dict.fromkeys(("all_msgs", "all_bytes", "since", "reported_ts", "throttle_ms", "order"), (np.int64, 0)),
@@ -93,19 +92,15 @@ class DeliveryTable(Columns[Key]):
             decision.topic, decision.subscription, decision.broker, decision.proxy, decision.at
         )
         columns = self.columns
-        limited_by = NONE if decision.limited_by is None else CUTS.index(decision.limited_by)
-        if limited_by != NONE and not decision.repeated:
-            columns["cuts"][limited_by, row] += 1
+        if decision.limited_by != NONE and not decision.repeated:
+            columns["cuts"][decision.limited_by, row] += 1
         if decision.at < columns["at"][row]:
             return
         self._read += 1
         columns["order"][row], columns["at"][row] = self._read, decision.at
-        columns["throttle_ms"][row], columns["limited_by"][row] = decision.throttle_ms, limited_by
-        columns["available"][:, row] = _numbers(decision.available)
-        said = decision.acquired
-        columns["acquired"][..., row] = (
-            _UNSAID if said is None else [_numbers(said.get(level, (None, None))) for level in LEVELS]
-        )
+        for name in ("throttle_ms", "limited_by", "available"):
+            columns[name][..., row] = getattr(decision, name)
+        columns["acquired"][..., row] = _UNSAID if decision.acquired is None else decision.acquired
 
     def of_topic(self, topic: str, now_ms: int) -> list[tuple[Key, Row]]:
         """A topic's rows at a time, in order of subscription, broker and proxy."""
@@ -121,19 +116,10 @@ class DeliveryTable(Columns[Key]):
         if not len(rows):
             return None
         row = int(rows[np.lexsort((columns["order"][rows], columns["at"][rows]))[-1]])
-        key, limited_by = self.names[row], columns["limited_by"][row]
-        acquired = columns["acquired"][..., row]
-        return DispatchDecision(
-            broker=key.broker, topic=key.topic, subscription=key.subscription, proxy=key.proxy,
-            at=int(columns["at"][row]),
-            available=_counts(columns["available"][:, row]),
-            throttle_ms=int(columns["throttle_ms"][row]),
-            limited_by=None if limited_by == NONE else CUTS[limited_by],
-            acquired=None
-            if acquired[0, 0] == _UNSAID
-            else dict(zip(LEVELS, map(_counts, acquired), strict=True)),
-            repeated=False,
-        )  # fmt: skip
+        said = {name: columns[name][..., row].tolist() for name in _SAID}
+        acquired = None if said["acquired"][0][0] == _UNSAID else tuple(map(tuple, said["acquired"]))
+        own = {**said, "available": tuple(said["available"]), "acquired": acquired}
+        return DispatchDecision(**self.names[row]._asdict(), **own, repeated=False)
 
     def _heard(self, topic: str, subscription: str, broker: str, proxy: str, ts: int) -> int:
         # The same few names stand in very many rows.
@@ -155,12 +141,3 @@ class DeliveryTable(Columns[Key]):
             reported_ts=int(columns["reported_ts"][row]),
             rates=(msgs, size),
         )
-
-
-def _numbers(counts: Counts) -> list[int]:
-    return [NONE if count is None else count for count in counts]
-
-
-def _counts(numbers: NDArray[np.int64]) -> Counts:
-    msgs, size = (None if number == NONE else number for number in numbers.tolist())
-    return msgs, size

@@ -25,7 +25,7 @@ from streaming.contract.fields import Fields
 from streaming.contract.names import INFLIGHT_GROUP_PREFIX, is_probe
 from streaming.contract.usage_events import GroupUsage
 from streaming.kafka_io.newest import Newest
-from streaming.laws.dispatch.law import DIMENSIONS, LEVELS
+from streaming.laws.dispatch.law import DIMENSIONS, NONE
 from streaming.policy.dispatch_limits import NOT_LIMITED, Limit, limit_of
 from streaming.policy.groups import group_limits
 from streaming.policy.policy_set import DEFAULT_BURST_SECONDS, PolicySet, candidates_of, mutation_quota_at
@@ -252,17 +252,16 @@ class EntityView:
         """The counter nearest to its limit: its measure, what is used of it and its limit, both a second."""
         names = (said.broker, said.topic, said.subscription)
         found: list[tuple[float, int, float, float]] = []
-        for depth, level in enumerate(LEVELS, 1):
+        for depth in range(1, len(names) + 1):
             limit: Limit = self._cached(names[:depth], partial(limit_of, names=names[:depth]))
-            counts = None if said.acquired is None else said.acquired.get(level)
+            counts = (NONE, NONE) if said.acquired is None else said.acquired[depth - 1]
             period_s = limit.period_ms / 1000
             for place, rate in enumerate(limit.rate):
                 if rate == NOT_LIMITED:
                     continue
-                left = said.available[place]
-                count = None if counts is None else counts[place]
-                if count is None:
-                    count = 0 if left is None else max(0, rate - left)
+                left, count = said.available[place], counts[place]
+                if count == NONE:
+                    count = 0 if left == NONE else max(0, rate - left)
                 measure = (depth - 1) * len(DIMENSIONS) + place
                 found.append((count / rate, measure, count / period_s, rate / period_s))
         return max(found)[1:] if found else None

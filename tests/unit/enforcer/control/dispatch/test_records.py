@@ -6,26 +6,27 @@ import pytest
 from delivery_kit import DECISION
 from each_kit import each
 
-from enforcer.control.dispatch.records import dispatch_of
+from enforcer.control.dispatch.records import CUTS, dispatch_of
 from streaming.contract.errors import BadEvent
+from streaming.laws.dispatch.law import NONE
 
 
 def test_a_decision_is_read() -> None:
     """Without counters and proxy, as of a reporter that is none, and with them."""
     found = dispatch_of(DECISION)
     assert (found.at, found.throttle_ms, found.proxy, found.repeated) == (1_000, 1_000, "", False)
-    assert (found.available, found.limited_by) == ((0, None), ("subscription", "msgs"))
+    assert (found.available, CUTS[found.limited_by]) == ((0, NONE), ("subscription", "msgs"))
     assert found.acquired is None
     more = {"acquired": {"subscription": {"msgs": 11, "bytes": None}, "topic": {"msgs": 3}}}
     found = dispatch_of(DECISION | more | {"proxy": "p1", "applied_ts": 1_500, "repeat": True})
     assert (found.at, found.proxy, found.repeated) == (1_500, "p1", True)
-    assert found.acquired == {"subscription": (11, None), "topic": (3, None)}
+    assert found.acquired == ((NONE, NONE), (3, NONE), (11, NONE))
 
 
 def test_packed_nulls_are_absent() -> None:
     """What limits nobody."""
     fields = {name: value for name, value in DECISION.items() if name != "limited_by"}
-    assert dispatch_of(fields | {"available": {"msgs": None, "bytes": None}}).limited_by is None
+    assert dispatch_of(fields | {"available": {"msgs": None, "bytes": None}}).limited_by == NONE
 
 
 @each(

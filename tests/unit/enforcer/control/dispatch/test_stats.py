@@ -5,7 +5,8 @@ from typing import Any
 import pytest
 from delivery_kit import T, decide, deliver
 
-from enforcer.control.dispatch.stats import CUT_NAMES, TopicStats, topic_stats
+from enforcer.control.dispatch.records import CUTS
+from enforcer.control.dispatch.stats import Deliveries, TopicStats, topic_stats
 from enforcer.control.dispatch.table import DeliveryTable
 from streaming.policy.policy_set import PolicySet
 
@@ -23,11 +24,10 @@ def shown(table: DeliveryTable, now_ms: int, entries: Any = OF_SUB) -> dict[str,
 
 def test_names_are_pulsars() -> None:
     """PIP-406's, of all levels and dimensions."""
-    assert set(CUT_NAMES) == {
-        "dispatchThrottledMsgEventsBySubscriptionLimit", "dispatchThrottledBytesEventsBySubscriptionLimit",
-        "dispatchThrottledMsgEventsByTopicLimit", "dispatchThrottledBytesEventsByTopicLimit",
-        "dispatchThrottledMsgEventsByBrokerLimit", "dispatchThrottledBytesEventsByBrokerLimit",
-    }
+    words = {"msgs": "Msg", "bytes": "Bytes"}
+    assert list(Deliveries.model_fields)[-len(CUTS) :] == [
+        f"dispatchThrottled{words[dimension]}EventsBy{level.capitalize()}Limit" for level, dimension in CUTS
+    ]
 
 
 @pytest.fixture

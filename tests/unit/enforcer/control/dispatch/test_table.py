@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 from delivery_kit import DECISION, T, decide, deliver
 
-from enforcer.control.dispatch.records import dispatch_of
-from enforcer.control.dispatch.table import CUTS, DeliveryTable
+from enforcer.control.dispatch.records import CUTS, dispatch_of
+from enforcer.control.dispatch.table import DeliveryTable
 
 
 def test_deliveries_are_counted_by_subscription_broker_and_proxy() -> None:
