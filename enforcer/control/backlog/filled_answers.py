@@ -38,42 +38,47 @@ def _filled(parts: Parts, names: Mapping[str, str], value: Any, *, partitioned: 
         return value
     topic = topic_holder(names["tenant"], names["namespace"], names["topic"]).name
     policies, now_ms = parts.in_force()
-    if (delivered := topic_stats(parts.deliveries, topic, policies, now_ms)) is not None:
-        value = _with_deliveries(value, delivered)
+    delivered = topic_stats(parts.deliveries, topic, policies, now_ms) or {}
     known = (partitioned_backlog if partitioned else topic_backlog)(parts.backlogs, topic, policies, now_ms)
-    told = value.get("partitions")
-    whole = _one(value, known or {}, policies, topic)
+    whole, told = _one(value, known or {}, delivered, policies, topic), value.get("partitions")
     if not partitioned or not isinstance(told, dict):
         return whole
     held = (known or {}).get("partitions", {})
-    each = {name: _one(one, held.get(name, {}), policies, name) for name, one in told.items()}
+    each = {name: _one(one, held.get(name, {}), {}, policies, name) for name, one in told.items()}
     return {**whole, "partitions": each}
 
 
-def _one(value: Any, known: Mapping[str, Any], policies: PolicySet, topic: str) -> Any:
-    """A topic's or partition's stats as Pulsar tells them, and what is known of it here."""
+def _one(
+    value: Any, known: Mapping[str, Any], delivered: Mapping[str, Any], policies: PolicySet, topic: str
+) -> Any:
+    """A topic's or partition's stats as Pulsar tells them, and what is known of it here.
+
+    Backlogs fill in what is not told; what limits its dispatch now stands in place of what is.
+    """
     if not isinstance(value, dict):
         return value
-    shown = {name: item for name, item in known.items() if name != "subscriptions"}
+    shown = _without(known, "subscriptions")
     age, oldest = OLDEST
     if age in value and (value[age] != _NOT_KNOWN or oldest in value):
         # It has looked: both are its own. It leaves the name out where nobody is behind.
-        shown = {name: item for name, item in shown.items() if name != oldest}
+        shown = _without(shown, oldest)
     elif shown.get(oldest) is not None:
         # It has not.
-        value = {name: item for name, item in value.items() if name != age}
-    answer = {**shown, **value, **_limits(policies, topic)}
-    held = known.get("subscriptions", {})
-    return _with_subscriptions(answer, lambda name, one: {**held.get(name, {}), **one})
+        value = _without(value, age)
+    answer = {**shown, **value, **_without(delivered, "subscriptions", *_PULSARS), **_limits(policies, topic)}
+    if isinstance(told := answer.get("subscriptions"), dict):
+        behind, limited = (stats.get("subscriptions", {}) for stats in (known, delivered))
+        answer["subscriptions"] = {
+            name: {**behind.get(name, {}), **one, **_without(limited.get(name, {}), *_PULSARS)}
+            if isinstance(one, dict)
+            else one
+            for name, one in told.items()
+        }
+    return answer
 
 
-def _with_subscriptions(answer: dict[str, Any], fill: Callable[[str, Any], Any]) -> dict[str, Any]:
-    """An answer with what is known of each subscription that Pulsar tells."""
-    told = answer.get("subscriptions")
-    if not isinstance(told, dict):
-        return answer
-    filled = {name: fill(name, one) if isinstance(one, dict) else one for name, one in told.items()}
-    return {**answer, "subscriptions": filled}
+def _without(stats: Mapping[str, Any], *names: str) -> dict[str, Any]:
+    return {name: item for name, item in stats.items() if name not in names}
 
 
 def _limits(policies: PolicySet, topic: str) -> dict[str, int]:
@@ -85,22 +90,9 @@ def _limits(policies: PolicySet, topic: str) -> dict[str, int]:
     return {name: limit for name, limit in limits.items() if limit != UNLIMITED}
 
 
-def _with_deliveries(value: Mapping[str, Any], known: Mapping[str, Any]) -> dict[str, Any]:
-    """The stats of a topic as its broker tells them, and what limits its dispatch now."""
-    held = known["subscriptions"]
-    return _with_subscriptions(
-        _with_ours(value, known), lambda name, one: _with_ours(one, held.get(name, {}))
-    )
-
-
 def _filled_values(parts: Parts, value: Any) -> Any:
     """Settings that are set; where a name is ours it is Weir's that is in force."""
     if not isinstance(value, dict):
         return value
     others = {name: text for name, text in value.items() if name not in NAMES}
     return {**others, **values(parts.store.entries)}
-
-
-def _with_ours(value: Mapping[str, Any], known: Mapping[str, Any]) -> dict[str, Any]:
-    ours = {name: item for name, item in known.items() if name not in _PULSARS and name != "subscriptions"}
-    return {**value, **ours}
