@@ -6,6 +6,7 @@ import time
 from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Annotated, Any, Final
 
 from fastapi import APIRouter, Depends, Header, Path, Query, Request, Response
@@ -19,7 +20,7 @@ from enforcer.control.access.tokens import Role, Tokens
 from enforcer.control.backlog.table import BacklogTable
 from enforcer.control.dispatch.table import DeliveryTable
 from enforcer.control.docs import refusals
-from enforcer.control.entities.view import EntityView
+from enforcer.control.entities.view import ROWS_MAX, EntityView
 from enforcer.control.groups import Changes, Entries, Holder, Place, Refusal
 from enforcer.control.metrics import AdminMetrics
 from enforcer.control.middleware import caller_of
@@ -98,13 +99,13 @@ class Parts:
     """What the application works with."""
 
     store: PolicyStore
-    usage: UsageTable
-    deliveries: DeliveryTable
-    backlogs: BacklogTable
     view: EntityView
     metrics: AdminMetrics
     settings: AdminSettings
     tokens: Tokens
+    usage: UsageTable = field(default_factory=partial(UsageTable, ROWS_MAX))
+    deliveries: DeliveryTable = field(default_factory=partial(DeliveryTable, ROWS_MAX))
+    backlogs: BacklogTable = field(default_factory=partial(BacklogTable, ROWS_MAX))
     changes: ChangesAMinute = field(default_factory=ChangesAMinute)
     streams: Streams = field(default_factory=Streams)
     topic_faults: Callable[[], Sequence[TopicFault]] = tuple

@@ -18,10 +18,9 @@ from enforcer.control.access.tokens import Tokens
 from enforcer.control.answers.shown import pressed
 from enforcer.control.api import create_app
 from enforcer.control.backlog.stats import kept_since
-from enforcer.control.backlog.table import BacklogReport, BacklogTable, report_of
+from enforcer.control.backlog.table import BacklogReport, report_of
 from enforcer.control.connections import REQUEST_MS, Connections, GuardedProtocol
 from enforcer.control.dispatch.records import DispatchDecision
-from enforcer.control.dispatch.table import DeliveryTable
 from enforcer.control.entities.feed import DECISIONS, REPORTS, REQUESTS, Told, decisions_of, reports_of, told
 from enforcer.control.entities.view import EntityView
 from enforcer.control.groups import Unavailable
@@ -29,7 +28,6 @@ from enforcer.control.metrics import AdminMetrics
 from enforcer.control.parts import Parts
 from enforcer.control.settings import AdminSettings
 from enforcer.control.store import PolicyStore
-from enforcer.control.usage import UsageTable
 from enforcer.core.law import DecisionReader
 from enforcer.core.security.doors import ProxyProtocol
 from enforcer.host.doors.certificates import WatchedContext
@@ -50,8 +48,6 @@ from streaming.kafka_io.topic_watch import TopicWatch
 from streaming.metrics_server import serve_metrics
 from streaming.policy.policy_set import PolicySet, next_end
 
-_ROWS_MAX: Final = 100_000
-"""Rows of each table of usage, deliveries and backlogs; those silent longest go first."""
 _STOP_S: Final = 2
 """Limit for answering what is under way at a stop."""
 _IDLE_S: Final = 15
@@ -93,20 +89,20 @@ class AdminService:
     ) -> None:
         self._listen, self._metrics_address, self._settings = listen, metrics, settings
         self.has_tokens = bool(tokens)
-        self._metrics = AdminMetrics()
-        self._usage = UsageTable(_ROWS_MAX)
-        self._deliveries = DeliveryTable(_ROWS_MAX)
-        self._backlogs = BacklogTable(_ROWS_MAX)
+        counts = AdminMetrics()
         self._topics = topics = cluster.topics
-        self._watch = TopicWatch(
-            cluster, metrics=self._metrics.topics, logger=logger, on_replaced=self._begin_anew
-        )
-        self._store = PolicyStore(
-            cluster, settings=settings, metrics=self._metrics,
-            wrong=lambda: self._watch.wrong(topics.policies),
-        )  # fmt: skip
+        self._watch = TopicWatch(cluster, metrics=counts.topics, logger=logger, on_replaced=self._begin_anew)
         self._in_force, self._until = PolicySet(), 0.0
-        self._view = EntityView(self._policies)
+        wrong = partial(self._watch.wrong, topics.policies)
+        self._parts = parts = Parts(
+            store=PolicyStore(cluster, settings=settings, metrics=counts, wrong=wrong),
+            view=EntityView(self._policies),
+            metrics=counts,
+            settings=settings,
+            tokens=tokens,
+            topic_faults=lambda: self._watch.faults,
+        )
+        counts.parts = parts
         self._tails = {
             topic: Tail[Told](cluster.properties, topic, back_ms=_BACK_MS, parse=parse, deliver=take)
             for topic, parse, take in (
@@ -115,21 +111,9 @@ class AdminService:
                 (topics.requests, partial(reports_of, readers=REQUESTS), self._take_reports),
             )
         }
-        self._view.signs.readers = self._tails
-        parts = Parts(
-            store=self._store,
-            usage=self._usage,
-            deliveries=self._deliveries,
-            backlogs=self._backlogs,
-            view=self._view,
-            metrics=self._metrics,
-            settings=settings,
-            tokens=tokens,
-            topic_faults=lambda: self._watch.faults,
-        )
-        self._streams, self._metrics.parts = parts.streams, parts
+        parts.view.signs.readers = self._tails
         app = create_app(parts if beyond is None else replace(parts, beyond=beyond(parts)))
-        self._server = _server(app, settings, self._metrics, request_ms)
+        self._server = _server(app, settings, counts, request_ms)
         self._serving: asyncio.Task[None] | None = None
         self._reading: asyncio.Task[None] | None = None
         self._telling: asyncio.TimerHandle | None = None
@@ -139,7 +123,7 @@ class AdminService:
     @property
     def read(self) -> asyncio.Event:
         """Set once the policies are known."""
-        return self._store.tail.caught_up
+        return self._parts.store.tail.caught_up
 
     async def start(self) -> None:
         """Listen, and begin to read; raises WeirError: a port is taken, or who comes cannot be known."""
@@ -149,14 +133,14 @@ class AdminService:
         use_threads()
         if self._metrics_address is not None:
             tls = None if self._settings.tls is None else WatchedContext.of_metrics(self._settings.tls)
-            self.metrics_url = serve_metrics(self._metrics.registry, *self._metrics_address, tls)
+            self.metrics_url = serve_metrics(self._parts.metrics.registry, *self._metrics_address, tls)
         listener = listen_at(self._listen, both=False)
         scheme = "http" if self._settings.tls is None else "https"
         self.url = f"{scheme}://{address_text(*listener.getsockname()[:2])}"
         if not self.has_tokens:
             logger.warning("no tokens are configured: only clients on this machine are answered")
         self._watch.start()
-        self._store.tail.start(asyncio.get_running_loop())
+        self._parts.store.tail.start(asyncio.get_running_loop())
         self._reading = asyncio.create_task(self._read())
         self._serving = asyncio.create_task(self._server.serve(sockets=[]))
         self._tell()
@@ -169,7 +153,7 @@ class AdminService:
 
     async def stop(self) -> None:
         """Answer what is under way and end."""
-        self._streams.stopping.set()
+        self._parts.streams.stopping.set()
         self._server.end()
         self._watch.stop()
         if self._telling is not None:
@@ -178,7 +162,7 @@ class AdminService:
             await self._serving
         if self._reading is not None:
             self._reading.cancel()
-        tails: tuple[Tail[Any], ...] = (self._store.tail, *self._tails.values())
+        tails: tuple[Tail[Any], ...] = (self._parts.store.tail, *self._tails.values())
         await asyncio.gather(*(tail.stop(_TAIL_STOP_S) for tail in tails))
 
     async def _read(self) -> None:
@@ -189,20 +173,20 @@ class AdminService:
 
     def _tell(self) -> None:
         """Tell Prometheus who is pressed, again and again; it asks in a thread of its own."""
-        self._metrics.tell(*pressed(self._view, time.time_ns() // 1_000_000))
+        self._parts.metrics.tell(*pressed(self._parts.view, time.time_ns() // 1_000_000))
         self._telling = asyncio.get_running_loop().call_later(_TELL_S, self._tell)
 
     def _begin_anew(self, topic: str) -> None:
         """A topic was made again: its new records count from the first on (called by the watch's thread)."""
         policies = topic == self._topics.policies
-        tail: Tail[Any] | None = self._store.tail if policies else self._tails.get(topic)
+        tail: Tail[Any] | None = self._parts.store.tail if policies else self._tails.get(topic)
         if tail is not None:
             tail.begin_anew()
 
     def _policies(self) -> PolicySet:
         """Those in force; none before they are read."""
         with contextlib.suppress(Unavailable):
-            entries, now_ms = self._store.entries, time.time_ns() // 1_000_000
+            entries, now_ms = self._parts.store.entries, time.time_ns() // 1_000_000
             if self._in_force.written is not entries or now_ms >= self._until:
                 self._in_force = PolicySet(entries, at=now_ms)
                 self._until = next_end(entries, now_ms)
@@ -213,31 +197,31 @@ class AdminService:
             if CANDIDATE in fields:
                 continue
             if isinstance(decision, Share):
-                self._usage.take_share(decision, ts)
+                self._parts.usage.take_share(decision, ts)
             elif isinstance(decision, DispatchDecision):
-                self._deliveries.take_decision(decision)
+                self._parts.deliveries.take_decision(decision)
             elif isinstance(decision, BacklogDecision):
-                self._backlogs.take_decision(decision)
+                self._parts.backlogs.take_decision(decision)
             elif isinstance(decision, BacklogAction):
-                self._backlogs.take_action(decision)
-        self._view.take_decisions(decisions)
+                self._parts.backlogs.take_action(decision)
+        self._parts.view.take_decisions(decisions)
         self._forget()
 
     def _take_reports(self, reports: list[Told]) -> None:
         for report, _, ts in reports:
             latest = ts + MAX_AHEAD_MS
             if isinstance(report, GroupUsage) and report.ts <= latest:
-                self._usage.take_report(report)
+                self._parts.usage.take_report(report)
             elif isinstance(report, DispatchUsage):
-                self._deliveries.take_usage(report, report.proxy or "", ts)
+                self._parts.deliveries.take_usage(report, report.proxy or "", ts)
             elif isinstance(report, BacklogReport) and report.ts <= latest:
-                self._backlogs.take_report(report)
-        self._view.take_reports(reports)
+                self._parts.backlogs.take_report(report)
+        self._parts.view.take_reports(reports)
         self._forget()
 
     def _forget(self) -> None:
         """Let go of topics that are there no more; the policies, which are read first, say how soon."""
-        self._backlogs.forget(kept_since(self._policies(), time.time_ns() // 1_000_000))
+        self._parts.backlogs.forget(kept_since(self._policies(), time.time_ns() // 1_000_000))
 
 
 def _server(app: FastAPI, settings: AdminSettings, metrics: AdminMetrics, request_ms: int) -> "_Server":

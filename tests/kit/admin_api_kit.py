@@ -10,14 +10,11 @@ from fastapi.testclient import TestClient
 
 from enforcer.control.access.tokens import Grant, Tokens
 from enforcer.control.api import create_app
-from enforcer.control.backlog.table import BacklogTable
-from enforcer.control.dispatch.table import DeliveryTable
 from enforcer.control.entities.view import EntityView
 from enforcer.control.groups import Changes, Entries, Refusal, Unavailable
 from enforcer.control.metrics import AdminMetrics
 from enforcer.control.parts import Parts
 from enforcer.control.settings import AdminSettings
-from enforcer.control.usage import UsageTable
 from streaming.contract.usage_events import GroupReport, GroupUsage
 from streaming.kafka_io.policy_topic import PolicyLog
 from streaming.policy.policy_set import PolicySet
@@ -67,8 +64,7 @@ def parts(*grants: Grant, **settings: Any) -> Parts:
     """What an application is made of, its store a MemoryStore."""
     store = MemoryStore()
     return Parts(
-        store=store, usage=UsageTable(100), deliveries=DeliveryTable(100), backlogs=BacklogTable(100),
-        view=EntityView(lambda: PolicySet(store.held), 100), metrics=AdminMetrics(),
+        store=store, view=EntityView(lambda: PolicySet(store.held), 100), metrics=AdminMetrics(),
         settings=AdminSettings(**settings), tokens=Tokens(grants),
     )
 

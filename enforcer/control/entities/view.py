@@ -31,7 +31,7 @@ from streaming.policy.groups import group_limits
 from streaming.policy.policy_set import DEFAULT_BURST_SECONDS, PolicySet, candidates_of, mutation_quota_at
 
 ROWS_MAX: Final = 100_000
-"""Entities that are kept."""
+"""Rows of each table, of entities, usage, deliveries and backlogs; those silent longest go first."""
 _LIMITS_KEPT: Final = 10_000
 _REQUESTS_KEPT: Final = 10_000
 _KNOWN_MS: Final = 60_000

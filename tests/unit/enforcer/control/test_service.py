@@ -25,9 +25,9 @@ async def test_a_report_from_far_ahead_is_none() -> None:
     made = service()
     now = time.time_ns() // 1_000_000
     made._take_reports([(report("b1", now + 3_600_000, 9), {}, now), (report("b1", now, 2), {}, now)])
-    ((_, row),) = made._usage.rows.items()
+    ((_, row),) = made._parts.usage.rows.items()
     assert (row.reported_ts, row.counts[0]) == (now, 2)
-    assert made._metrics.registry.get_sample_value("weir_admin_usage_rows") == 1
+    assert made._parts.metrics.registry.get_sample_value("weir_admin_usage_rows") == 1
 
 
 async def test_policies_are_made_once_for_all_that_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
