@@ -35,6 +35,8 @@ _SLOTTED: Final[dict[str, Kind]] = {
 }
 
 
+Nearest = tuple[int, float, float]
+"""What is nearest to its limit: its measure (laws.MEASURES), what is used of it and the limit."""
 Slot = tuple[int, float | None, float | None]
 """Of the history: when it began (ms since the epoch), what was used and the limit; None: not known."""
 
@@ -79,12 +81,12 @@ class EntityTable(Columns[Entity]):
     def __init__(self, rows_max: int) -> None:
         super().__init__(rows_max, _COLUMNS, _SLOTTED, slot_ms=SLOT_MS, slots_kept=SLOTS)
 
-    def heard(self, entity: Entity, ts: int) -> int:
-        """The row of an entity that is spoken of at `ts`; made if it has none."""
+    def heard(self, entity: Entity, ts: int, shadow: bool) -> int:
+        """The row of an entity that is spoken of at `ts`, made if it has none; `shadow`: so is its policy."""
         row, columns = self.row(entity), self.columns
         if not columns["heard"][row]:
             columns["law"][row], columns["tenant"][row] = entity.law, hash(entity.tenant)
-        columns["heard"][row] = max(columns["heard"][row], ts)
+        columns["heard"][row], columns["shadow"][row] = max(columns["heard"][row], ts), shadow
         return row
 
     def count(self, row: int, ts: int, amount: float) -> None:
@@ -96,9 +98,10 @@ class EntityTable(Columns[Entity]):
             amounts[place, row] = amount + (0.0 if np.isnan(held) else held)
             self.slots["limits"][place, row] = self.columns["limit"][row]
 
-    def measured(self, row: int, ts: int, used: float, limit: float, until: float) -> None:
+    def measured(self, row: int, ts: int, nearest: Nearest, until: float) -> None:
         """Note what is used and the limit, known until then; of a slot the nearest to its limit stays."""
         columns = self.columns
+        columns["measure"][row], used, limit = nearest
         columns["used"][row], columns["limit"][row], columns["used_until"][row] = used, limit, until
         place = self.place(ts)
         if place is None:

@@ -18,7 +18,7 @@ from enforcer.control.entities.laws import Entity, Law
 from enforcer.control.entities.members import Members
 from enforcer.control.entities.readings import Admission, Asked, Flight, Sign
 from enforcer.control.entities.signs import Signs
-from enforcer.control.entities.table import EntityTable, Snapshot
+from enforcer.control.entities.table import EntityTable, Nearest, Snapshot
 from streaming.contract.backlog.decisions import BacklogDecision
 from streaming.contract.decisions import CANDIDATE, LimitDecision, Share
 from streaming.contract.fields import Fields
@@ -117,7 +117,7 @@ class EntityView:
     ) -> None:
         if not said.limit:  # No law says 0, but somebody may.
             return
-        table, row = self.table, self._row(entity, ts, shadow)
+        table, row = self.table, self.table.heard(entity, ts, shadow)
         columns = table.columns
         columns["limit"][row] = said.limit
         own = self._cached(("burst", "", "", entity.name), partial(own_burst, subject=entity.name))
@@ -150,22 +150,20 @@ class EntityView:
         found = self._nearest_counter(said)
         if found is None:
             return
-        measure, used, limit = found
-        row = self._row(entity, ts, shadow)
-        self.table.columns["measure"][row] = measure
-        self.table.measured(row, ts, used, limit, ts + _KNOWN_MS)
+        row = self.table.heard(entity, ts, shadow)
+        self.table.measured(row, ts, found, ts + _KNOWN_MS)
         # Of several brokers one may go on while others wait: each wait ends by itself.
         until = said.at + said.throttle_ms
         if said.throttle_ms and until > self.table.columns["until"][row]:
             self.table.waits(row, said.at, until)
-            self._note_wait(entity, ts).most(ts, used)
+            self._note_wait(entity, ts).most(ts, found[1])
 
     def _take_slots(
         self, said: LimitDecision, entity: Entity, ts: int, shadow: bool, _repeated: bool
     ) -> None:
-        row = self._row(entity, ts, shadow)
-        used = self.table.columns["used"][row]
-        self.table.measured(row, ts, used, said.limit, self.table.columns["used_until"][row])
+        row = self.table.heard(entity, ts, shadow)
+        used, until = (self.table.columns[name][row] for name in ("used", "used_until"))
+        self.table.measured(row, ts, (0, used, said.limit), until)
 
     def _take_backlog(
         self, said: BacklogDecision, entity: Entity, ts: int, shadow: bool, repeated: bool
@@ -176,9 +174,8 @@ class EntityView:
         if not limited:
             return
         _, measure, used, limit = max(limited)
-        row = self._row(entity, ts, shadow)
-        self.table.columns["measure"][row] = measure
-        self.table.measured(row, ts, used, limit, ts + _BACKLOG_KNOWN_MS)
+        row = self.table.heard(entity, ts, shadow)
+        self.table.measured(row, ts, (measure, used, limit), ts + _BACKLOG_KNOWN_MS)
         policies = {policy for _, policy in said.exceeded}
         self.table.waits(row, said.ts, ts + said.ttl_ms if _HOLD in policies else 0)
         if _REFUSE in policies:
@@ -191,9 +188,9 @@ class EntityView:
 
     def _take_flight(self, said: Flight, ts: int) -> None:
         entity = Entity(Law.CONCURRENCY, said.partition)
-        row = self._row(entity, ts, False)
+        row = self.table.heard(entity, ts, False)
         limit = float(self.table.columns["limit"][row])
-        self.table.measured(row, ts, said.inflight, limit, ts + _KNOWN_MS)
+        self.table.measured(row, ts, (0, said.inflight, limit), ts + _KNOWN_MS)
         full = 0 < limit <= said.inflight
         # A slot is free when an answer comes.
         self.table.waits(row, ts, ts + max(said.rtt_ms, _SNAPSHOT_MS) if full else 0, said.rtt_ms)
@@ -226,9 +223,8 @@ class EntityView:
                 continue
             _, measure, used, limit = max(rates)
             entity = Entity(Law.SHARES, group)
-            row = self._row(entity, ts, limits.shadow)
-            self.table.columns["measure"][row] = measure
-            self.table.measured(row, ts, used, limit, use.until)
+            row = self.table.heard(entity, ts, limits.shadow)
+            self.table.measured(row, ts, (measure, used, limit), use.until)
             held = use.throttled_ms > 0
             self.table.waits(row, ts, use.until if held else 0, use.throttled_ms)
             if held:
@@ -248,8 +244,8 @@ class EntityView:
                 self._recent.remove(key)
         return detail.asked
 
-    def _nearest_counter(self, said: DispatchDecision) -> tuple[int, float, float] | None:
-        """The counter nearest to its limit: its measure, what is used of it and its limit, both a second."""
+    def _nearest_counter(self, said: DispatchDecision) -> Nearest | None:
+        """The counter nearest to its limit, both a second."""
         names = (said.broker, said.topic, said.subscription)
         found: list[tuple[float, int, float, float]] = []
         for depth in range(1, len(names) + 1):
@@ -275,11 +271,6 @@ class EntityView:
         if key not in self._limits:
             self._limits[key] = find(policies)
         return self._limits[key]
-
-    def _row(self, entity: Entity, ts: int, shadow: bool) -> int:
-        row = self.table.heard(entity, ts)
-        self.table.columns["shadow"][row] = shadow
-        return row
 
 
 def own_burst(policies: PolicySet, subject: str) -> float | None:
