@@ -20,7 +20,6 @@ from enforcer.http.principal import Principals
 from enforcer.http.pulsar_rules import PULSAR
 from enforcer.http.refusal import HttpRefusal, refuse
 from enforcer.http.relay.body import Body, ClientGone, ReplayMemory
-from enforcer.http.relay.redirects import Redirects
 from enforcer.http.relay.upstream import (
     CONNECTIONS_MAX,
     Address,
@@ -90,13 +89,13 @@ class HttpProxy:
         self._memory = ReplayMemory(REPLAY_BYTES, metrics)
         self._streams = 0
         self._upstream = Upstream(
+            Address.of_url(settings.upstream),
+            settings.allowed_hosts,
             settings.answer_timeout_ms / 1000,
             metrics,
             None if settings.upstream_tls is None else NewestContext.of_client(settings.upstream_tls),
             transport,
         )
-        home = Address.of_url(settings.upstream)
-        self._redirects = Redirects(self._upstream, home, settings.allowed_hosts, metrics)
         self._principals = Principals(settings, metrics, self._ask_credential, time.monotonic)
         metrics.waiting_requests.set_function(lambda: mutations.waiting)
 
@@ -159,7 +158,7 @@ class HttpProxy:
         if fill is not None:
             plainly = [(name, value) for name, value in request.headers if name != b"accept-encoding"]
             request = replace(request, headers=plainly)
-        async with contextlib.aclosing(await self._redirects.send(request)) as reply:
+        async with contextlib.aclosing(await self._upstream.send(request)) as reply:
             if fill is None or reply.status != 200:
                 await call.stream(reply)
                 return
@@ -227,7 +226,7 @@ class HttpProxy:
         # Until we hear otherwise: what is given back could be had twice.
         done = True
         try:
-            reply = await self._redirects.send(call.request(content))
+            reply = await self._upstream.send(call.request(content))
             done = 200 <= reply.status < 300 or reply.status in _UNKNOWN
             return reply
         except UpstreamFailed as failed:
@@ -244,7 +243,7 @@ class HttpProxy:
         if authorization is not None:
             headers.append((b"authorization", authorization))
         asked = ApiRequest("GET", path.encode("latin-1"), headers)
-        async with contextlib.aclosing(await self._redirects.send(asked)) as reply:
+        async with contextlib.aclosing(await self._upstream.send(asked)) as reply:
             return reply.status, await self._read(reply)
 
     async def _ask_credential(self, authorization: bytes) -> int:

@@ -1,12 +1,19 @@
-"""The admin API behind the proxy: one request to it, streamed both ways, and what its failures mean."""
+"""The admin API behind the proxy: one request to it, streamed both ways, and what its failures mean.
+
+What it sends on to another server is followed here, so that no client leaves the proxy: Pulsar's brokers
+answer 307 where another one owns the topic. The request goes there with its body and its credential, so only
+to hosts that are ours, and only if the upstream itself named them.
+"""
 
 import asyncio
+import re
 import ssl
 import time
-from collections.abc import AsyncIterator, Iterable
-from dataclasses import dataclass
+from collections.abc import AsyncIterator, Iterable, Sequence
+from dataclasses import dataclass, replace
+from fnmatch import fnmatchcase
 from typing import Final, Self
-from urllib.parse import urlsplit
+from urllib.parse import urljoin, urlsplit
 
 import httpx2
 
@@ -34,6 +41,10 @@ _CONNECT_S: Final = 5.0
 """Limit of a connection attempt to the upstream, then 502."""
 _IDLE_S: Final = 5.0
 """Idle connections end well before the upstream would end them."""
+REDIRECTS_MAX: Final = 5
+"""How often one request may be sent on: brokers send it to the owner at once, and a circle ends."""
+_SENT_ON: Final = frozenset((307, 308))
+_OF_ONE_HOST: Final = frozenset((b"cookie",))
 
 
 class BadAddress(ValueError):
@@ -130,9 +141,12 @@ class Reply:
 
 
 class Upstream:
-    """Sends requests; keeps connections, and nothing else, from one to the next.
+    """Sends requests, wherever they are sent on to; keeps connections from one to the next, and nothing else.
 
     Args:
+        home: the upstream's own address.
+        allowed: hosts that they may be sent on to, HOST or HOST:PORT with `*`; `home`'s host always; from
+            https to https alone.
         answer_s: limit for the head of an answer, and for each part of its body.
         metrics: counts.
         tls: how https is spoken; None: as the library does.
@@ -141,12 +155,16 @@ class Upstream:
 
     def __init__(
         self,
+        home: Address,
+        allowed: Sequence[str],
         answer_s: float,
         metrics: HttpMetrics,
         tls: ssl.SSLContext | None = None,
         transport: httpx2.AsyncBaseTransport | None = None,
     ) -> None:
-        self._metrics = metrics
+        self._home, self._metrics = home, metrics
+        # The brackets of IPv6 are meant as such.
+        self._allowed = [re.sub(r"^\[(?=.*:.*\])", "[[]", pattern.lower()) for pattern in allowed]
         limits = httpx2.Limits(
             max_connections=CONNECTIONS_MAX,
             max_keepalive_connections=CONNECTIONS_MAX,
@@ -158,7 +176,36 @@ class Upstream:
         )
         self._timeout = {"connect": _CONNECT_S, "pool": _CONNECT_S, "read": answer_s, "write": answer_s}
 
-    async def send(self, address: Address, request: ApiRequest) -> Reply:
+    async def send(self, request: ApiRequest) -> Reply:
+        """The answer of the server that answers itself, to a target without the upstream's base.
+
+        Raises:
+            UpstreamFailed: none did.
+        """
+        address = self._home
+        outgoing = replace(request, target=self._home.base.encode() + request.target)
+        for hops in range(REDIRECTS_MAX + 1):
+            reply = await self._send(address, outgoing)
+            location = reply.header(b"location")
+            if reply.status not in _SENT_ON or location is None:
+                return reply
+            if reply.header(b"content-length") == b"0":
+                await anext(reply.chunks(), None)  # or its connection could not be used again
+            await reply.aclose()
+            if hops == REDIRECTS_MAX:
+                raise self._refused(f"The upstream sent it on more than {REDIRECTS_MAX} times")
+            if not isinstance(request.content, bytes):
+                raise self._refused("The upstream sent it on, and its body was too large to be kept")
+            address, target = self._next(address, outgoing.target, location)
+            outgoing = replace(outgoing, target=target, headers=self._headers(address, request.headers))
+            self._metrics.redirects.labels("followed").inc()
+        raise AssertionError("the last hop answers or is refused")
+
+    async def close(self) -> None:
+        """End all connections."""
+        await asyncio.shield(self._transport.aclose())
+
+    async def _send(self, address: Address, request: ApiRequest) -> Reply:
         """One request to one server; raises UpstreamFailed: no answer."""
         began = time.monotonic()
         try:
@@ -184,9 +231,38 @@ class Upstream:
         )
         return await self._transport.handle_async_request(made)
 
-    async def close(self) -> None:
-        """End all connections."""
-        await asyncio.shield(self._transport.aclose())
+    def _next(self, address: Address, target: bytes, location: bytes) -> tuple[Address, bytes]:
+        try:
+            here = f"{address.scheme}://{address.authority}{target.decode('latin-1')}"
+            url = urljoin(here, location.decode("latin-1"))
+            to, parts = Address.of_url(url), urlsplit(url)
+        except ValueError:
+            raise self._refused("The upstream sent it on to no address") from None
+        if not self._is_known(to):
+            where = f"{to.scheme}://{to.authority}"
+            raise self._refused(f"The upstream sent it on to {where}: not in http.allowed_hosts, or no TLS")
+        path = parts.path or "/"
+        return to, f"{path}?{parts.query}".encode("latin-1") if parts.query else path.encode("latin-1")
+
+    def _is_known(self, to: Address) -> bool:
+        if to.scheme != self._home.scheme == "https":
+            # Its credential would go there in the clear.
+            return False
+        if to.host == self._home.host and to.scheme == self._home.scheme:
+            return True
+        text = address_text(to.host, to.port)
+        names = to.host, f"{to.host}:{to.port}", text, text.rpartition(":")[0]
+        return any(fnmatchcase(name, pattern) for name in names for pattern in self._allowed)
+
+    def _headers(self, to: Address, headers: Headers) -> Headers:
+        if to.host == self._home.host:
+            return headers
+        return [(name, value) for name, value in headers if name not in _OF_ONE_HOST]
+
+    def _refused(self, reason: str) -> UpstreamFailed:
+        self._metrics.redirects.labels("refused").inc()
+        # Whoever sends a request on has not carried it out.
+        return UpstreamFailed(502, reason, "redirect", sent=False)
 
 
 def forwarded(headers: Iterable[tuple[bytes, bytes]]) -> Headers:

@@ -81,7 +81,7 @@ async def test_a_relative_address_is_of_the_same_server() -> None:
 @pytest.mark.parametrize(("most", "status"), [(3, 200), (2, 502), (0, 502)])
 async def test_there_is_an_end(most: int, status: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """A request is sent on so often and not more."""
-    monkeypatch.setattr("enforcer.http.relay.redirects.REDIRECTS_MAX", most)
+    monkeypatch.setattr("enforcer.http.relay.upstream.REDIRECTS_MAX", most)
     front = Front()
     for number in range(3):
         front.pulsar.answers[f"GET /{number}"] = sent_on(f"http://pulsar:8080/{number + 1}")
