@@ -12,7 +12,6 @@ import pytest
 from admin_api_kit import MemoryStore, client, parts, scope_of, status_of
 from delivery_kit import decide, deliver
 from each_kit import each
-from fastapi import FastAPI
 from fastapi.testclient import TestClient
 from hypothesis import given
 from hypothesis import strategies as st
@@ -88,23 +87,16 @@ def test_a_browser_that_asks_first_is_told_by_whose_it_is(path: str, asked: str,
     assert api.request("OPTIONS", path, headers=headers).status_code == status
 
 
-@cache
-def made() -> tuple[MemoryStore, FastAPI]:
-    """The API in front of another one, made once."""
-    own = parts()
-    return own.store, create_app(replace(own, beyond=beyond))
-
-
 def asked(method: str, target: str) -> int:
     """The status that a request's target as it stands on the wire is answered with, while nothing is set."""
-    store, app = made()
-    vars(store).update(vars(MemoryStore()))
+    made, api = one_front()
+    vars(made.store).update(vars(MemoryStore()))
 
     async def receive() -> Any:
         return {"type": "http.request", "body": b"{}"}
 
     scope = scope_of(target, method, (b"content-type", b"application/json"))
-    return asyncio.run(status_of(app, scope, receive))
+    return asyncio.run(status_of(api.app, scope, receive))
 
 
 OWN = (
