@@ -18,6 +18,7 @@ from starlette.routing import Match
 from starlette.types import Scope
 
 from enforcer.control import docs as admin_docs
+from enforcer.control import groups
 from enforcer.control.access.auth import ASKS_FIRST_HEADER, BEARER, groups_seen
 from enforcer.control.answers.routes import TOTAL_HEADER, entity_routes
 from enforcer.control.answers.stream import stream_routes
@@ -27,20 +28,7 @@ from enforcer.control.console.policies import policy_routes
 from enforcer.control.dispatch.broker import NAMES
 from enforcer.control.dispatch.routes import NAMES_PATH, broker_routes, rate_routes
 from enforcer.control.docs import refusals
-from enforcer.control.groups import (
-    GROUP_FIELDS,
-    PIP_82_NAMES,
-    GroupView,
-    Holder,
-    Refusal,
-    attach,
-    attached_group,
-    delete_group,
-    detach,
-    group_fields,
-    group_view,
-    put_group,
-)
+from enforcer.control.groups import GroupView, Holder, Refusal
 from enforcer.control.middleware import AccessControl, caller_of, reason_answer
 from enforcer.control.parts import (
     NAMESPACE,
@@ -178,9 +166,9 @@ def _group_routes(parts: Parts, *, plural: bool) -> APIRouter:
         "/{rg}", response_model=GroupView, responses=refusals(404), summary="Limits of a resource group"
     )
     async def get_group(rg: Name) -> Response:
-        view = group_view(store.entries, rg)
+        view = groups.group_view(store.entries, rg)
         if not plural:
-            view |= {alias: view[name] for name, alias in PIP_82_NAMES.items()}
+            view |= {alias: view[name] for name, alias in groups.PIP_82_NAMES.items()}
         return JSONResponse(view)
 
     @router.get(
@@ -190,7 +178,7 @@ def _group_routes(parts: Parts, *, plural: bool) -> APIRouter:
         summary="Members, their use, share and throttled time",
     )
     async def usage(rg: Name) -> Response:
-        group_view(store.entries, rg)
+        groups.group_view(store.entries, rg)
         policies, now_ms = parts.in_force()
         limits = group_limits(policies, rg)
         if limits is None:
@@ -198,15 +186,15 @@ def _group_routes(parts: Parts, *, plural: bool) -> APIRouter:
         return JSONResponse(parts.usage.view(rg, limits, round_rules(policies), now_ms))
 
     async def put(rg: Name, request: Request) -> Decide:
-        fields = group_fields(await body_of(request, parts.settings))
-        return lambda entries: put_group(entries, rg, fields)
+        fields = groups.group_fields(await body_of(request, parts.settings))
+        return lambda entries: groups.put_group(entries, rg, fields)
 
     async def delete(rg: Name) -> Decide:
-        return lambda entries: delete_group(entries, rg)
+        return lambda entries: groups.delete_group(entries, rg)
 
     add_change(
         router, parts, "PUT", "/{rg}", put, (400, 408, 412, 413),
-        openapi_extra=admin_docs.body(GROUP_FIELDS.schema),
+        openapi_extra=admin_docs.body(groups.GROUP_FIELDS.schema),
         summary="Create a resource group, or change the fields that are given",
     )  # fmt: skip
     add_change(
@@ -234,13 +222,13 @@ def _holder_routes(
         summary="Name of the group; empty: none",
     )
     async def get(who: Holder = of_holder) -> Response:
-        return PlainTextResponse(attached_group(store.entries, who) or "")
+        return PlainTextResponse(groups.attached_group(store.entries, who) or "")
 
     async def attach_to(rg: Name, who: Holder = of_holder) -> Decide:
-        return lambda entries: attach(entries, who, rg)
+        return lambda entries: groups.attach(entries, who, rg)
 
     async def detach_it(who: Holder = of_holder) -> Decide:
-        return lambda entries: detach(entries, who)
+        return lambda entries: groups.detach(entries, who)
 
     attaches = "Attach to a group, in place of the one before"
     # Pulsar has POST, PIP-82 PUT.

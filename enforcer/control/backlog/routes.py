@@ -6,15 +6,7 @@ from typing import Annotated, Any, Final
 from fastapi import APIRouter, Depends, Query, Response
 from fastapi.responses import JSONResponse
 
-from enforcer.control.backlog.quotas import (
-    MAP,
-    QUOTA_SCHEMA,
-    QuotaPlace,
-    QuotaView,
-    applied_quotas,
-    quota_fields,
-    quotas_at,
-)
+from enforcer.control.backlog import quotas
 from enforcer.control.backlog.stats import (
     BacklogStats,
     PartitionedBacklog,
@@ -138,23 +130,23 @@ def _add_quotas(
     of_path, of_type, asked = Depends(holder_of), Depends(_kind), Depends(applied_of)
 
     @router.get(
-        f"{prefix}/{MAP}",
+        f"{prefix}/{quotas.MAP}",
         tags=[tag],
-        response_model=dict[str, QuotaView],
+        response_model=dict[str, quotas.QuotaView],
         responses=refusals(400, 412),
         summary="The backlog quotas by type",
     )
     async def get(holder: Holder = of_path, applied: bool = asked) -> Response:
         if applied:
-            return JSONResponse(applied_quotas(parts.in_force()[0], holder))
-        return JSONResponse(quotas_at(parts.store.entries, holder))
+            return JSONResponse(quotas.applied_quotas(parts.in_force()[0], holder))
+        return JSONResponse(quotas.quotas_at(parts.store.entries, holder))
 
-    async def place_of(holder: Holder = of_path, kind: BacklogKind = of_type) -> QuotaPlace:
-        return QuotaPlace(holder=holder, kind=kind)
+    async def place_of(holder: Holder = of_path, kind: BacklogKind = of_type) -> quotas.QuotaPlace:
+        return quotas.QuotaPlace(holder=holder, kind=kind)
 
     add_changes(
-        router, parts, f"{prefix}/backlogQuota", place_of, quota_fields,
-        schema=QUOTA_SCHEMA, tags=[tag], refused=(404,),
+        router, parts, f"{prefix}/backlogQuota", place_of, quotas.quota_fields,
+        schema=quotas.QUOTA_SCHEMA, tags=[tag], refused=(404,),
         summaries=(
             "Set a backlog quota, in place of the one before of its type",
             "Remove a backlog quota, if there is one of this type",
