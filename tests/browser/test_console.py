@@ -288,6 +288,21 @@ APART = """(async () => {
     return reads;
 })()"""
 
+SHOWN = """(async () => {
+    const own = window.fetch;
+    let shown = "";
+    window.fetch = (path, given) => {
+        if (path !== "/shown") return own(path, given);
+        shown = given.headers.Authorization;
+        return Promise.resolve(new Response("{}"));
+    };
+    asked.token.set("clé-\u043a");
+    await asked.ask("/shown");
+    asked.token.set("");
+    window.fetch = own;
+    return shown;
+})()"""
+
 
 @pytest.mark.parametrize(
     ("module", "asks", "expected"),
@@ -305,6 +320,8 @@ APART = """(async () => {
         ("limits", "asked.level({ fraction: null, limit: 0, used: 5 })", "full"),
         ("limits", "asked.level({ fraction: null, limit: 0, used: 0 })", "ok"),
         ("limits", "asked.level({ fraction: 0.81, limit: 100, used: 81 })", "high"),
+        # Browsers send no letter beyond Latin-1 in a header.
+        ("api", SHOWN, "Bearer " + "clé-\u043a".encode().decode("latin-1")),
         # It asked each second, whatever it was told.
         ("api", FULL, 1),
         # Each page of an entity reads it as it opens, and anew once something was decided there.

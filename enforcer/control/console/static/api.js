@@ -49,7 +49,7 @@ async function sent(path, given) {
   // The header keeps a browser from asking for a password by itself, and lets a POST in without tokens.
   const headers = { "X-Requested-By": "console", ...given.headers };
   const used = token.get();
-  if (used) headers.Authorization = `Bearer ${used}`;
+  if (used) headers.Authorization = `Bearer ${latin(used)}`;
   const answer = await fetch(path, { ...given, headers, cache: "no-store" });
   if (
     answer.status === 401 &&
