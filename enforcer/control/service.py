@@ -20,7 +20,7 @@ from enforcer.control.api import create_app
 from enforcer.control.backlog.stats import kept_since
 from enforcer.control.backlog.table import BacklogReport, report_of
 from enforcer.control.connections import REQUEST_MS, Connections, GuardedProtocol
-from enforcer.control.dispatch.records import DispatchDecision
+from enforcer.control.dispatch.table import DispatchDecision
 from enforcer.control.entities.feed import DECISIONS, REPORTS, REQUESTS, Told, decisions_of, reports_of, told
 from enforcer.control.entities.view import EntityView
 from enforcer.control.groups import Unavailable

@@ -2,8 +2,7 @@
 
 from typing import Any, Final
 
-from enforcer.control.dispatch.records import dispatch_of
-from enforcer.control.dispatch.table import DeliveryTable
+from enforcer.control.dispatch.table import DeliveryTable, dispatch_of
 from streaming.contract.usage_events import DispatchUsage
 
 T: Final = "persistent://a/b/t"

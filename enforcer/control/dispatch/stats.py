@@ -10,8 +10,7 @@ from typing import Any, Final
 import numpy as np
 from pydantic import BaseModel, Field
 
-from enforcer.control.dispatch.records import CUTS, DispatchDecision
-from enforcer.control.dispatch.table import DeliveryTable, Key, Row
+from enforcer.control.dispatch.table import CUTS, DeliveryTable, DispatchDecision, Key, Row
 from enforcer.control.usage import folded
 from enforcer.control.usage import newest as newest_of
 from streaming.laws.dispatch.law import (

@@ -1,25 +1,143 @@
-"""Records of Weir's topics as the view over all laws takes them."""
+"""Records of Weir's topics as the view over all laws takes them, cut down where they are read."""
 
 import time
 from collections.abc import Callable, Mapping
 from operator import attrgetter
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from confluent_kafka import Message
 
-from enforcer.control.dispatch.records import dispatch_of
-from enforcer.control.entities import readings
+from enforcer.control.dispatch.table import dispatch_of
 from enforcer.core.feeds.decisions import Readers, decisions_in
 from enforcer.core.feeds.rows import events_of
 from enforcer.core.law import DecisionReader
 from streaming.contract.backlog.decisions import backlog_decision
+from streaming.contract.broker_events import latency
 from streaming.contract.decisions import limit_of, share_of
-from streaming.contract.fields import Fields
+from streaming.contract.errors import BadEvent
+from streaming.contract.fields import TS_MAX_MS, Fields, choice, flag, integer, names, shown, signed, text
 from streaming.contract.usage_events import group_usage
 
 Told = tuple[Any, Fields, int]
 """A decision or an event, its JSON object, and when it was written, ms since the epoch."""
 EventReaders = Mapping[str, Callable[[Fields, str, int], Any]]
+_OUTCOMES: Final = ("allow", "reject", "throttle")
+
+
+class Admission(NamedTuple):
+    """A decision on partition mutations (docs/contract.md 3.1).
+
+    Attributes:
+        id, subject, proxy: as there.
+        at: when its balance was so, ms since the epoch.
+        limit: mutations per second; None: nothing limits.
+        tokens: the balance afterwards, None with `sampled_rate`, whose `rate` counts then.
+        rate: mutations per second afterwards.
+        throttle_ms: how long the subject must wait from `at` on.
+        refused: whether items were rejected.
+        mutations: that were charged.
+        differs: it was decided at a proxy, and the law would have said otherwise.
+    """
+
+    id: str
+    subject: str
+    proxy: str
+    at: int
+    limit: float | None
+    tokens: float | None
+    rate: float
+    throttle_ms: int
+    refused: bool
+    mutations: int
+    differs: bool
+
+
+class Flight(NamedTuple):
+    """What was measured of requests in flight.
+
+    Attributes:
+        partition: where they were.
+        inflight: the most of them at once, of all enforcers by the one that measured.
+        rtt_ms: how long the last of them took.
+        dropped: how many were given up.
+    """
+
+    partition: str
+    inflight: int
+    rtt_ms: int
+    dropped: int
+
+
+class Asked(NamedTuple):
+    """A request for partition mutations, dry runs left out."""
+
+    id: str
+    subject: str
+    proxy: str
+    mutations: int
+
+
+class Sign(NamedTuple):
+    """A part lives: a proxy, or the job by the tick that it writes each round; or it has left."""
+
+    part: str
+    name: str
+    leaving: bool
+
+
+def admission(fields: Fields) -> Admission:
+    """A decision from its JSON object; raises BadEvent: it is none, or a field in it is out of range."""
+    ts = integer(fields, "ts", None, maximum=TS_MAX_MS)
+    names(fields, "rejected")
+    return Admission(
+        id=text(fields, "id", None),
+        subject=text(fields, "subject", None),
+        proxy=text(fields, "proxy", ""),
+        at=integer(fields, "applied_ts", ts, maximum=TS_MAX_MS),
+        limit=signed(fields, "limit"),
+        tokens=signed(fields, "tokens"),
+        rate=signed(fields, "rate") or 0.0,
+        throttle_ms=integer(fields, "throttle_time_ms", 0),
+        refused=choice(fields, "outcome", "", _OUTCOMES) == "reject",
+        mutations=integer(fields, "mutations", 0),
+        differs="law" in fields,
+    )
+
+
+def flight(fields: Fields, name: str, ts: int) -> Flight:
+    """A `latency` event, its samples taken together; raises BadEvent: it is none."""
+    said = latency(fields, name, ts)
+    samples = [each for each in said.samples if each is not None]
+    return Flight(
+        partition=said.partition,
+        inflight=max((sample.inflight for sample in samples), default=0),
+        rtt_ms=max(1, samples[-1].rtt_ns // 1_000_000) if samples else 1,
+        dropped=sum(sample.did_drop for sample in samples),
+    )
+
+
+def asked(fields: Fields, name: str, _ts: int) -> Asked:
+    """A `request`; a dry run asks for nothing; raises BadEvent: it is none."""
+    items: Any = fields.get("items")
+    if type(items) is not list or not all(type(item) is dict for item in items):
+        raise BadEvent(f"items: {shown(items)}; a list of {{name, mutations}} was expected")
+    dry = flag(fields, "validate_only", False)
+    return Asked(
+        id=name,
+        subject=text(fields, "subject", ""),
+        proxy=text(fields, "proxy", ""),
+        mutations=0 if dry else sum(integer(item, "mutations", None) for item in items),
+    )
+
+
+def alive(fields: Fields, _name: str, _ts: int) -> Sign:
+    """An `alive`: a proxy lives, or leaves; raises BadEvent: it is none."""
+    return Sign("proxy", text(fields, "proxy", None), flag(fields, "leaving", False))
+
+
+def tick(_fields: Fields, _name: str, _ts: int) -> Sign:
+    """A `tick`, which the job writes each round."""
+    return Sign("round", "", False)
 
 
 def told(reader: DecisionReader) -> DecisionReader:
@@ -34,7 +152,7 @@ def told(reader: DecisionReader) -> DecisionReader:
 DECISIONS: Final[Readers] = {
     reader.type: told(reader)
     for reader in (
-        DecisionReader(type="admission", parse=readings.admission, at=attrgetter("at")),
+        DecisionReader(type="admission", parse=admission, at=attrgetter("at")),
         DecisionReader(type="share", parse=share_of),
         DecisionReader(type="dispatch", parse=dispatch_of, at=attrgetter("at")),
         DecisionReader(type="limit", parse=limit_of, at=attrgetter("ts")),
@@ -43,12 +161,12 @@ DECISIONS: Final[Readers] = {
 }
 REPORTS: Final[EventReaders] = {
     "group_usage": group_usage,
-    "latency": readings.flight,
-    "alive": readings.alive,
-    "tick": readings.tick,
+    "latency": flight,
+    "alive": alive,
+    "tick": tick,
 }
 """Of `weir.usage`; to the job an event on another topic than its own is none."""
-REQUESTS: Final[EventReaders] = {"request": readings.asked}
+REQUESTS: Final[EventReaders] = {"request": asked}
 """Of `weir.requests`."""
 
 

@@ -11,12 +11,12 @@ from typing import Any, Final
 
 from cachetools import LRUCache
 
-from enforcer.control.dispatch.records import DispatchDecision
+from enforcer.control.dispatch.table import DispatchDecision
 from enforcer.control.entities.details import Asked as AskedAmounts
 from enforcer.control.entities.details import Details
+from enforcer.control.entities.feed import Admission, Asked, Flight, Sign
 from enforcer.control.entities.laws import Entity, Law
 from enforcer.control.entities.members import Members
-from enforcer.control.entities.readings import Admission, Asked, Flight, Sign
 from enforcer.control.entities.signs import Signs
 from enforcer.control.entities.table import EntityTable, Nearest, Snapshot
 from streaming.contract.backlog.decisions import BacklogDecision

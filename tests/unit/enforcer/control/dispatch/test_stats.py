@@ -5,9 +5,8 @@ from typing import Any
 import pytest
 from delivery_kit import T, decide, deliver
 
-from enforcer.control.dispatch.records import CUTS
 from enforcer.control.dispatch.stats import Deliveries, TopicStats, topic_stats
-from enforcer.control.dispatch.table import DeliveryTable
+from enforcer.control.dispatch.table import CUTS, DeliveryTable
 from streaming.policy.policy_set import PolicySet
 
 OF_SUB = {"namespaces.a/b": {"subscriptionDispatchRate": {"dispatchThrottlingRateInMsg": 10}}}
