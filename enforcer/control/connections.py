@@ -59,12 +59,13 @@ class _Phase(Enum):
 class Connections:
     """All connections, and which of them wait for their client, longest first.
 
-    Args:
+    Attributes:
+        settings: their limits.
         request_ms: limit from the head of a request until its answer is taken.
     """
 
     def __init__(self, settings: AdminSettings, metrics: AdminMetrics, request_ms: int) -> None:
-        self._settings, self._metrics = settings, metrics
+        self.settings, self._metrics = settings, metrics
         self.request_ms = request_ms
         self._counts: Counter[str] = Counter()
         self._total = 0
@@ -72,9 +73,9 @@ class Connections:
 
     def enter(self, new: "GuardedProtocol") -> bool:
         """Make room for a new one; False if none of those in its way waits for its client."""
-        if self._counts[new.source] >= self._settings.connections_per_address:
+        if self._counts[new.source] >= self.settings.connections_per_address:
             in_the_way = self._waiting.get(new.source, {})
-        elif self._total >= self._settings.connections_max:
+        elif self._total >= self.settings.connections_max:
             # Whoever has most of those that wait, so that few clients are not displaced by many of one.
             in_the_way = max(self._waiting.values(), key=len, default={})
         else:
@@ -111,11 +112,6 @@ class Connections:
             if not waiting:
                 del self._waiting[connection.source]
 
-    @property
-    def lifetime_s(self) -> float:
-        """How long a new one may last; 0: as long as it likes."""
-        return self._settings.lifetime_s()
-
     def count(self, why: EndReason) -> None:
         """Count one that we end."""
         self._metrics.connections_ended.labels(why).inc()
@@ -141,7 +137,7 @@ class GuardedProtocol(H11Protocol):
         """Take a place, or turn the client away."""
         super().connection_made(transport)
         self.client = self._greet(self) or self.client
-        if lifetime_s := self._table.lifetime_s:
+        if lifetime_s := self._table.settings.lifetime_s():
             self._end = self.loop.call_later(lifetime_s, self._retire)
         self.source = source_of(self.client[0] if self.client else "")
         self._entered = self._table.enter(self)

@@ -132,12 +132,9 @@ def as_written(header: str) -> str:
 
 
 def _find(grants: Iterable[Grant], digest: bytes) -> Grant | None:
-    found = None
-    for grant in grants:
-        # All are compared, each in constant time: how long it takes tells nothing about any token.
-        if hmac.compare_digest(grant.digest, digest):
-            found = grant
-    return found
+    # All are compared, each in constant time: how long it takes tells nothing about any token.
+    found = [grant for grant in grants if hmac.compare_digest(grant.digest, digest)]
+    return found[-1] if found else None
 
 
 def check_in_force(grants: Sequence[Grant], caller: Grant) -> None:
