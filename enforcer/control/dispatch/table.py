@@ -7,7 +7,7 @@ on a broker, a topic at a broker or a subscription at a broker holds the law's c
 from dataclasses import dataclass
 from operator import attrgetter, itemgetter
 from sys import intern
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -188,10 +188,11 @@ class DeliveryTable(Columns[Key]):
         if not len(rows):
             return None
         row = int(rows[np.lexsort((columns["order"][rows], columns["at"][rows]))[-1]])
-        said = {name: columns[name][..., row].tolist() for name in _SAID}
-        acquired = None if said["acquired"][0][0] == _UNSAID else tuple(map(tuple, said["acquired"]))
-        own = {**said, "available": tuple(said["available"]), "acquired": acquired}
-        return DispatchDecision(**self.names[row]._asdict(), **own, repeated=False)
+        said: dict[str, Any] = {name: columns[name][..., row].tolist() for name in _SAID}
+        acquired = said["acquired"]
+        said["acquired"] = None if acquired[0][0] == _UNSAID else tuple(map(tuple, acquired))
+        said["available"] = tuple(said["available"])
+        return DispatchDecision(**self.names[row]._asdict(), **said, repeated=False)
 
     def _heard(self, topic: str, subscription: str, broker: str, proxy: str, ts: int) -> int:
         # The same few names stand in very many rows.
