@@ -5,7 +5,7 @@ from dataclasses import asdict
 from typing import Annotated, Any, Final
 
 import orjson
-from fastapi import APIRouter, Query, Request, Response
+from fastapi import APIRouter, Depends, Query, Request, Response
 from pydantic import BaseModel
 
 from enforcer.control.answers.reach import check_seen, seen_by
@@ -18,11 +18,38 @@ from enforcer.control.parts import Parts
 
 TOTAL_HEADER: Final = "X-Total-Count"
 _OFFSET_MAX: Final = 2**31
-By = Annotated[str, Query(json_schema_extra={"enum": list(BY)})]
-LawName = Annotated[str, Query(json_schema_extra={"enum": ["", *NAMES]})]
 Name = Annotated[str, Query(description="what is in an entity's name, as it is written there")]
-Rows = Annotated[str, Query(description=f"rows of a page, 1 to {LIMIT_MAX}")]
-Offset = Annotated[str, Query(description="rows before the page's first")]
+_Order = Annotated[str, Query(json_schema_extra={"enum": list(BY)})]
+_LawName = Annotated[str, Query(json_schema_extra={"enum": ["", *NAMES]})]
+_Size = Annotated[str, Query(description=f"rows of a page, 1 to {LIMIT_MAX}")]
+_Before = Annotated[str, Query(description="rows before the page's first")]
+
+
+async def _by(by: _Order = "used") -> str:
+    if by not in BY:
+        raise Refusal(400, f"by: {by[:40]!r}; expected one of {', '.join(BY)}")
+    return by
+
+
+async def _law(law: _LawName = "") -> Law | None:
+    return law_of(law) if law else None
+
+
+async def _limit(limit: _Size = str(LIMIT)) -> int:
+    return _whole("limit", limit, 1, LIMIT_MAX)
+
+
+async def _offset(offset: _Before = "0") -> int:
+    return _whole("offset", offset, 0, _OFFSET_MAX)
+
+
+# Each answers 400 where it cannot be that.
+By = Annotated[str, Depends(_by)]
+"""What a list is sorted by."""
+OfLaw = Annotated[Law | None, Depends(_law)]
+"""Whose entities are asked for; None: those of all laws."""
+Rows = Annotated[int, Depends(_limit)]
+Offset = Annotated[int, Depends(_offset)]
 
 
 class Fault(BaseModel):
@@ -45,14 +72,11 @@ def entity_routes(parts: Parts) -> APIRouter:
         summary="Entities of all laws, by how much of their limit they use, wait, or are refused",
     )
     async def entities(
-        request: Request, by: By = "used", law: LawName = "", name: Name = "", offset: Offset = "0",
-        limit: Rows = str(LIMIT),
+        request: Request, by: By, law: OfLaw, offset: Offset, limit: Rows, name: Name = ""
     ) -> Response:
-        rows, total = page(
-            parts.view, now_ms(), by=sorted_by(by), law=law_of(law) if law else None, name=name,
-            offset=offset_of(offset), limit=rows_of(limit),
-            seen=seen_by(caller_of(request), parts.store.entries),
-        )  # fmt: skip
+        seen = seen_by(caller_of(request), parts.store.entries)
+        asked = {"by": by, "law": law, "name": name, "offset": offset, "limit": limit}
+        rows, total = page(parts.view, now_ms(), seen=seen, **asked)
         return _json(rows, {TOTAL_HEADER: str(total)})
 
     @router.get(
@@ -93,28 +117,11 @@ def now_ms() -> int:
     return time.time_ns() // 1_000_000
 
 
-def sorted_by(text: str) -> str:
-    """Raises Refusal (400): the list is not sorted by that."""
-    if text not in BY:
-        raise Refusal(400, f"by: {text[:40]!r}; expected one of {', '.join(BY)}")
-    return text
-
-
 def law_of(text: str) -> Law:
     """A law by its name; raises Refusal (400): there is none."""
     if text not in NAMES:
         raise Refusal(400, f"law: {text[:40]!r}; expected one of {', '.join(NAMES)}")
     return Law(NAMES.index(text))
-
-
-def rows_of(text: str) -> int:
-    """Rows of a page; raises Refusal (400): not so many."""
-    return _whole("limit", text, 1, LIMIT_MAX)
-
-
-def offset_of(text: str) -> int:
-    """Rows before a page; raises Refusal (400): not so many."""
-    return _whole("offset", text, 0, _OFFSET_MAX)
 
 
 def _whole(name: str, text: str, least: int, most: int) -> int:

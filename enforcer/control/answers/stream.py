@@ -19,8 +19,8 @@ from starlette.types import Receive, Scope, Send
 
 from enforcer.control.access.tokens import Grant
 from enforcer.control.answers.reach import check_seen, seen_by
-from enforcer.control.answers.routes import By, LawName, Name, Rows, law_of, now_ms, rows_of, sorted_by
-from enforcer.control.answers.shown import LIMIT, page, summary
+from enforcer.control.answers.routes import By, Name, OfLaw, Rows, now_ms
+from enforcer.control.answers.shown import page, summary
 from enforcer.control.connections import LASTS
 from enforcer.control.docs import refusals
 from enforcer.control.entities.laws import Entity
@@ -51,16 +51,14 @@ def stream_routes(parts: Parts) -> APIRouter:
         summary="Server-sent events: summary and entities each second, decision as they come",
     )
     async def stream(
-        request: Request, by: By = "used", law: LawName = "", name: Name = "", entity: str = "",
-        limit: Rows = str(LIMIT),
+        request: Request, by: By, law: OfLaw, limit: Rows, name: Name = "", entity: str = ""
     ) -> Response:
-        of_law = law_of(law) if law else None
         watched = None
-        first = partial(page, parts.view, by=sorted_by(by), law=of_law, name=name, limit=rows_of(limit))
+        first = partial(page, parts.view, by=by, law=law, name=name, limit=limit)
         if entity:
-            if of_law is None:
+            if law is None:
                 raise Refusal(400, "law: missing beside an entity; expected the law that limits it")
-            watched = Entity(of_law, entity)
+            watched = Entity(law, entity)
             check_seen(caller_of(request), parts.store.entries, watched)
         if parts.streams.open >= STREAMS_MAX:
             parts.metrics.streams_ended.labels("full").inc()
