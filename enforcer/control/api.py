@@ -186,7 +186,7 @@ def _group_routes(parts: Parts, *, plural: bool) -> APIRouter:
         return JSONResponse(parts.usage.view(rg, limits, round_rules(policies), now_ms))
 
     async def put(rg: Name, request: Request) -> Decide:
-        fields = groups.group_fields(await body_of(request, parts.settings))
+        fields = groups.group_fields(await body_of(request))
         return lambda entries: groups.put_group(entries, rg, fields)
 
     async def delete(rg: Name) -> Decide:

@@ -173,7 +173,7 @@ def add_changes(
     of_path, refused = Depends(place_of), told.pop("refused", ())
 
     async def post(request: Request, place: Place = of_path) -> Decide:
-        fields = fields_of(await body_of(request, parts.settings), place)
+        fields = fields_of(await body_of(request), place)
         return lambda entries: place.put(entries, fields)
 
     async def delete(place: Place = of_path) -> Decide:
@@ -240,7 +240,7 @@ def _reason(sent: str) -> str:
     return sent.strip()
 
 
-async def body_of(request: Request, settings: AdminSettings) -> bytes:
+async def body_of(request: Request) -> bytes:
     """The body, within its limits; raises Refusal: 413, too large; 408, too slow; 400, cut off."""
     body = bytearray()
     try:

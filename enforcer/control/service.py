@@ -213,7 +213,7 @@ class AdminService:
             if isinstance(report, GroupUsage) and report.ts <= latest:
                 self._parts.usage.take_report(report)
             elif isinstance(report, DispatchUsage):
-                self._parts.deliveries.take_usage(report, report.proxy or "", ts)
+                self._parts.deliveries.take_usage(report, ts)
             elif isinstance(report, BacklogReport) and report.ts <= latest:
                 self._parts.backlogs.take_report(report)
         self._parts.view.take_reports(reports)

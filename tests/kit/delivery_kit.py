@@ -16,12 +16,12 @@ DECISION: Final[dict[str, Any]] = {
 
 def deliver(table: DeliveryTable, ts: int, *, proxy: str = "p1", msgs: int = 10, **names: str) -> None:
     """Let the table read a delivery, of 100 bytes a message in one entry."""
-    who = {"broker": "b1", "topic": T, "subscription": "s", **names}
+    who = {"broker": "b1", "topic": T, "subscription": "s", "proxy": proxy, **names}
     event = DispatchUsage(
         id="x", ts=ts, at=ts, msgs=msgs, bytes=100 * msgs, entries=1, backlog=True,
         avg_publish_entry_bytes=None, **who,
     )  # fmt: skip
-    table.take_usage(event, proxy, ts)
+    table.take_usage(event, ts)
 
 
 def decide(table: DeliveryTable, **fields: Any) -> None:

@@ -101,7 +101,7 @@ def policy_routes(parts: Parts) -> APIRouter:
         summary="What is wrong with an entry, without setting it",
     )
     async def check(request: Request) -> Response:
-        (entry, value), entries = _wanted(await body_of(request, parts.settings)), parts.store.entries
+        (entry, value), entries = _wanted(await body_of(request)), parts.store.entries
         try:
             change_of(entries, entry, value)
         except Refusal as refused:
@@ -109,7 +109,7 @@ def policy_routes(parts: Parts) -> APIRouter:
         return JSONResponse({"problems": []})
 
     async def put(request: Request) -> Decide:
-        entry, value = _wanted(await body_of(request, parts.settings))
+        entry, value = _wanted(await body_of(request))
         return lambda entries: change_of(entries, entry, value)
 
     add_change(

@@ -149,9 +149,9 @@ class DeliveryTable(Columns[Key]):
         )  # fmt: skip
         self._read = 0
 
-    def take_usage(self, event: DispatchUsage, proxy: str, ts: int) -> None:
-        """Count a delivery, reported by a proxy at `ts` (ms since the epoch)."""
-        row = self._heard(event.topic, event.subscription, event.broker, proxy, ts)
+    def take_usage(self, event: DispatchUsage, ts: int) -> None:
+        """Count a delivery, reported at `ts` (ms since the epoch)."""
+        row = self._heard(event.topic, event.subscription, event.broker, event.proxy or "", ts)
         columns, place = self.columns, self.place(ts)
         for name, amount in zip(DIMENSIONS, (event.msgs, event.bytes), strict=True):
             total = columns[f"all_{name}"]
