@@ -10,6 +10,7 @@ from kafka.protocol.metadata.metadata import MetadataResponse
 from kafka.protocol.producer import ProduceResponse
 from kafka_backlog_kit import full_name as full
 from kafka_kit import build, decode, response
+from sample_kit import sample_of
 from traffic_kit import batch, produce
 
 from enforcer.kafka.backlog.part import BlocksLimit
@@ -93,9 +94,9 @@ class Blocked(Rig):
         """How many requests came to this."""
         labels = {"quota_type": "size", "policy": policy, "outcome": outcome}
         name = "weir_producer_block_requests_total"
-        return self.metrics.registry.get_sample_value(name, labels) or 0.0
+        return sample_of(self.metrics.registry, name, labels)
 
     @property
-    def held_now(self) -> float | None:
+    def held_now(self) -> float:
         """Requests that are held."""
-        return self.metrics.registry.get_sample_value("weir_producer_block_held")
+        return sample_of(self.metrics.registry, "weir_producer_block_held", {})
