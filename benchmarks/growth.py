@@ -180,7 +180,7 @@ def _rounds(folder: Path, cluster: Cluster, most: int) -> Point:
 
 
 def _reports(cluster: Cluster, number: int) -> list[tuple[int, bytes]]:
-    return [(schemas.PACKED_USAGE, value) for _, value in cluster.packed_reports(number)]
+    return [(schemas.PACKED_USAGE, value) for _, value in cluster.reports(number, packed=True)]
 
 
 def _forget_peak() -> None:

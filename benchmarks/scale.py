@@ -176,7 +176,7 @@ def _round(
     stack: Stack, writer: Writer, cluster: Cluster, number: int, decisions: RowCounter, *, packed: bool
 ) -> tuple[float, float]:
     """Seconds from before the first report is sent until all stand on Kafka, and until all shares do."""
-    records = list(cluster.packed_reports(number) if packed else cluster.reports(number))
+    records = list(cluster.reports(number, packed=packed))
     wanted = decisions.count + cluster.entries
     begun = time.monotonic()
     writer.write(stack.topics.usage, records, packed=packed)
