@@ -108,8 +108,7 @@ class Server:
 
     def ended(self, reason: str) -> float:
         """How many were ended for it."""
-        name = "weir_admin_connections_ended_total"
-        return sample_of(self.metrics.registry, name, {"reason": reason})
+        return sample_of(self.metrics.registry, "weir_admin_connections_ended_total", {"reason": reason})
 
     @property
     def open(self) -> float:
