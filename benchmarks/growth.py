@@ -210,8 +210,8 @@ def _grown(series: Series) -> Iterator[Row]:
     for size, point in series.points.items():
         for name, value in point.items():
             what, _, unit = name.rpartition(", ")
-            case, beside = series.case.format(f"{size:,}"), "the point before" if before else ""
-            yield Row(f"{case}: {what}", value, unit, baseline=before.get(name), baseline_what=beside)
+            case, base = series.case.format(f"{size:,}"), before.get(name)
+            yield Row(f"{case}: {what}", value, unit, baseline=base, baseline_what="the point before")
         before = point
 
 
