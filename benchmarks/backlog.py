@@ -16,8 +16,6 @@ from statistics import median
 from typing import Any, Final
 
 import orjson
-from confluent_kafka import Producer
-from confluent_kafka.admin import AdminClient, NewTopic
 from kafka import KafkaAdminClient
 from kafka.errors import KafkaError
 from kafka.protocol.consumer import OffsetCommitRequest
@@ -26,6 +24,7 @@ from benchmarks.kit.machine import cpu_s, peak_bytes
 from benchmarks.kit.progress import Progress
 from benchmarks.kit.result import Result, Row
 from benchmarks.kit.stack import Stack, work_dir
+from benchmarks.load.writing import fill_topics, make_topics
 from streaming.collect.backlog.cluster import RoundQuestion
 from streaming.collect.kafka import groups
 from streaming.collect.kafka.cluster import KafkaCluster
@@ -46,7 +45,6 @@ _SIZE: Final = 200
 _LIMIT_S: Final = 60.0
 _PATTERN: Final = "tenant.namespace.topic"
 _IN_FLIGHT: Final = 32
-_CREATED_AT_ONCE: Final = 500
 _NAIVE: Final = 1
 """Offsets in a request: an OffsetFetch for each group."""
 _LOOK_MS: Final = 120_000
@@ -106,14 +104,16 @@ def run(smoke: bool, progress: Progress) -> Result:
     with Stack(work_dir()) as stack:
         progress.step(f"filling {scale.topics} topics with {GROUPS} groups each", 0.0)
         names = [f"acme.orders.t{number:05d}" for number in range(scale.topics)]
-        _fill(stack.bootstrap, names, scale.records)
+        make_topics(stack.bootstrap, *names)
+        fill_topics(stack.bootstrap, names, scale.records, _SIZE)
+        _commit(stack.bootstrap, names)
         progress.step("checking", 0.7)
         with _collector(stack.bootstrap, len(names), groups.OFFSETS_PER_REQUEST) as own:
             first = own.check()
             same = [own.check() for _ in range(scale.checks)]
             grown = []
             for _ in range(scale.checks):
-                _write(stack.bootstrap, names, 1)
+                fill_topics(stack.bootstrap, names, 1, _SIZE)
                 grown.append(own.check())
             progress.step("reading publish times", 0.85)
             # The first one finds the way to every topic.
@@ -170,26 +170,6 @@ def _collector(bootstrap: str, topics: int, offsets: int) -> Iterator[_Collector
     finally:
         process.kill()
         process.communicate()
-
-
-def _fill(bootstrap: str, names: list[str], records: int) -> None:
-    admin = AdminClient({"bootstrap.servers": bootstrap})
-    for begin in range(0, len(names), _CREATED_AT_ONCE):
-        new = [NewTopic(name, 1, 1) for name in names[begin : begin + _CREATED_AT_ONCE]]
-        for created in admin.create_topics(new, request_timeout=_LIMIT_S).values():
-            created.result(_LIMIT_S)
-    _write(bootstrap, names, records)
-    _commit(bootstrap, names)
-
-
-def _write(bootstrap: str, names: list[str], records: int) -> None:
-    producer = Producer({"bootstrap.servers": bootstrap, "linger.ms": 50})
-    for _ in range(records):
-        for name in names:
-            producer.produce(name, b"x" * _SIZE)
-            producer.poll(0)
-    if producer.flush(_LIMIT_S):
-        raise WeirError(f"records were not written in {_LIMIT_S:g} s")
 
 
 def _commit(bootstrap: str, names: list[str]) -> None:

@@ -9,7 +9,8 @@ from benchmarks.kit.machine import cpu_s, resident_bytes
 from benchmarks.kit.progress import Progress
 from benchmarks.kit.result import Result, Row
 from benchmarks.kit.stack import Stack, work_dir
-from benchmarks.load.subscribers import Subscribers, fill
+from benchmarks.load.subscribers import Subscribers
+from benchmarks.load.writing import fill_topics, make_topics
 from streaming.contract.errors import WeirError
 
 TITLE: Final = "Dispatch limits: 10,000 subscriptions through one proxy"
@@ -68,7 +69,8 @@ class _Bench:
     def __init__(self, stack: Stack, scale: Scale) -> None:
         self._stack, self._scale = stack, scale
         self._topics = [f"t{number:04}" for number in range(scale.topics)]
-        fill(stack.bootstrap, self._topics, scale.records, _SIZE)
+        make_topics(stack.bootstrap, *self._topics)
+        fill_topics(stack.bootstrap, self._topics, scale.records, _SIZE, batch=1)
         self._job = stack.start_job()["pid"]
         ready = stack.start_proxy()
         self._proxy, self._listen = ready["pid"], ready["listen"]

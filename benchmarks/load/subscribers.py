@@ -7,38 +7,11 @@ import time
 from typing import Final, Self
 
 import orjson
-from confluent_kafka import Consumer, Producer
-from confluent_kafka.admin import AdminClient, NewTopic
-
-from streaming.contract.errors import WeirError
+from confluent_kafka import Consumer
 
 _LIMIT_S: Final = 120.0
 _AT_ONCE: Final = 1_000
 """Records that are taken from a consumer at once."""
-
-
-def fill(bootstrap: str, topics: list[str], records: int, size: int) -> None:
-    """Make topics of one partition, and put so many records of so many bytes into each, each a batch.
-
-    Raises:
-        WeirError: Kafka did not take all of them in time.
-    """
-    admin = AdminClient({"bootstrap.servers": bootstrap})
-    for made in admin.create_topics([NewTopic(topic, 1, 1) for topic in topics]).values():
-        made.result(_LIMIT_S)
-    producer = Producer(
-        {
-            "bootstrap.servers": bootstrap, "batch.num.messages": 1, "acks": 1, "log_level": 0,
-            "queue.buffering.max.messages": 0,
-        }
-    )  # fmt: skip
-    value = bytes(size)
-    for _ in range(records):
-        for topic in topics:
-            producer.produce(topic, value, partition=0)
-        producer.poll(0)
-    if producer.flush(_LIMIT_S):
-        raise WeirError("Kafka did not take the records of the benchmark in time")
 
 
 class Subscribers:
