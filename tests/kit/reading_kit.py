@@ -20,7 +20,7 @@ def fill(
 
     Args:
         bootstrap: of the broker itself.
-        topic: its name; a record's value begins with its number in its partition.
+        topic: its name; a record's value is its number in its partition.
         records: a multiple of `batch`.
         batch: records in each.
         size: bytes of a value.
@@ -36,7 +36,7 @@ def fill(
     )  # fmt: skip
     for partition in range(partitions):
         for number in range(records):
-            producer.produce(topic, b"%d " % number + bytes(max(0, size - 8)), partition=partition)
+            producer.produce(topic, b"%0*d" % (size, number), partition=partition)
     assert producer.flush(_LIMIT_S) == 0
 
 
@@ -91,7 +91,7 @@ class Reading(Threaded):
                 value = message.value() or b""
                 topic, partition = message.topic() or "", message.partition() or 0
                 self.came.append((time.monotonic(), topic, len(value)))
-                self.numbers.setdefault((topic, partition), Counter())[int(value.split(b" ", 1)[0])] += 1
+                self.numbers.setdefault((topic, partition), Counter())[int(value)] += 1
 
 
 def pace(came: Sequence[tuple[float, int]], unit: str) -> float:
