@@ -53,6 +53,17 @@ def _at_once(_when: float, function: Callable[[], None]) -> None:
     function()
 
 
+def enforce(policies: Policies, ts: int, entries: Mapping[str, Any]) -> None:
+    """These entries are in force from a time on; a value of None removes one."""
+    policies.known = lambda: True
+    policies.apply(
+        [
+            PolicyChange(id="x", ts=ts, at=ts, path=path, value=value, version=None)
+            for path, value in entries.items()
+        ]
+    )
+
+
 def lone_coordinator(
     policies: Mapping[str, Any], soon: Callable[[Callable[[], None]], object]
 ) -> QuotaCoordinator:
@@ -65,11 +76,5 @@ def lone_coordinator(
     clock = Clock(steady_ms=lambda: time.monotonic() * 1_000, wall_ms=lambda: time.time_ns() // 1_000_000)
     metrics = Metrics(ProxySettings().metric_subjects_max)
     coordinator = QuotaCoordinator(context(clock, metrics=metrics, soon=soon))
-    in_force = clock.wall_ms() - 1_000
-    coordinator.policies.apply(
-        [
-            PolicyChange(id=path, ts=in_force, at=in_force, path=path, value=value, version=None)
-            for path, value in policies.items()
-        ]
-    )
+    enforce(coordinator.policies, clock.wall_ms() - 1_000, policies)
     return coordinator

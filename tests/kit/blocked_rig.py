@@ -13,8 +13,8 @@ from kafka_kit import build, decode, response
 from sample_kit import sample_of
 from traffic_kit import batch, produce
 
+from benchmarks.kit.lone_proxy import enforce
 from enforcer.kafka.backlog.part import BlocksLimit
-from streaming.contract.events import PolicyChange
 
 HELD, REFUSED, FREE = "acme.held.t", "acme.refused.t", "acme.free.t"
 QUESTION = 3  # Metadata
@@ -28,9 +28,7 @@ class Blocked(Rig):
         policies = self.coordinator.policies
         for topic, policy in ((HELD, HOLD), (REFUSED, EXCEPTION)):
             path = f"namespaces.{full(topic).split('//')[1].rpartition('/')[0]}"
-            now = self.desk.wall_ms
-            change = PolicyChange(id="p", ts=now, at=now, path=path, value=quota(policy), version=None)
-            policies.apply([change])
+            enforce(policies, self.desk.wall_ms, {path: quota(policy)})
             self.say(topic, 10_240)
         self.proven = proven
 

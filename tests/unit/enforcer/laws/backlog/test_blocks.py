@@ -5,10 +5,10 @@ from typing import Any
 
 import pytest
 from backlog_kit import EXCEPTION, HOLD, decision, quota
-from context_kit import enforce
 from mutation_kit import EPOCH_MS, Desk
 from sample_kit import sample_of
 
+from benchmarks.kit.lone_proxy import enforce
 from enforcer.laws.backlog.block import Block, acts, block_of
 from enforcer.laws.backlog.blocks import FORGET_MS, Blocks
 from streaming.contract.backlog.actions import backlog_action
