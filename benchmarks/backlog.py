@@ -5,19 +5,15 @@ object with settings and wants, and answers with a line that says what it took.
 """
 
 import asyncio
-import subprocess
 import sys
 import time
 from collections import deque
-from collections.abc import Iterator
-from contextlib import closing, contextmanager, suppress
+from contextlib import closing, suppress
 from dataclasses import dataclass
 from statistics import median
 from typing import Any, Final
 
 import orjson
-from confluent_kafka import Producer
-from confluent_kafka.admin import AdminClient, NewTopic
 from kafka import KafkaAdminClient
 from kafka.errors import KafkaError
 from kafka.protocol.consumer import OffsetCommitRequest
@@ -26,6 +22,8 @@ from benchmarks.kit.machine import cpu_s, peak_bytes
 from benchmarks.kit.progress import Progress
 from benchmarks.kit.result import Result, Row
 from benchmarks.kit.stack import Stack, work_dir
+from benchmarks.load.asked import Asked, say
+from benchmarks.load.writing import fill_topics, make_topics
 from streaming.collect.backlog.cluster import RoundQuestion
 from streaming.collect.kafka import groups
 from streaming.collect.kafka.cluster import KafkaCluster
@@ -33,7 +31,6 @@ from streaming.collect.settings import KafkaBacklogSettings
 from streaming.contract.errors import WeirError
 from streaming.contract.namespaces import Namespaces
 from streaming.contract.topics import Cluster, Topics
-from weir.stack.process import die_with_parent
 
 TITLE: Final = "Backlogs: one check of a Kafka cluster"
 DURATION_S: Final = 64
@@ -46,7 +43,6 @@ _SIZE: Final = 200
 _LIMIT_S: Final = 60.0
 _PATTERN: Final = "tenant.namespace.topic"
 _IN_FLIGHT: Final = 32
-_CREATED_AT_ONCE: Final = 500
 _NAIVE: Final = 1
 """Offsets in a request: an OffsetFetch for each group."""
 _LOOK_MS: Final = 120_000
@@ -73,11 +69,11 @@ class _Check:
     peak: int
 
 
-class _Collector:
+class _Collector(Asked):
     """The process that checks."""
 
-    def __init__(self, process: "subprocess.Popen[bytes]", topics: int) -> None:
-        self._process = process
+    def __init__(self, bootstrap: str, topics: int, offsets: int) -> None:
+        super().__init__("-m", "benchmarks.backlog", bootstrap, str(offsets))
         self._topics = topics
 
     def check(self, *, precise: bool = False) -> _Check:
@@ -86,18 +82,11 @@ class _Collector:
         Raises:
             WeirError: it did not read all topics, or ended.
         """
-        assert self._process.stdin is not None and self._process.stdout is not None
-        before = cpu_s(self._process.pid)
-        self._process.stdin.write(orjson.dumps({"precise": precise}) + b"\n")
-        self._process.stdin.flush()
-        answer = orjson.loads(self._process.stdout.readline() or b'{"failures": ["it ended"]}')
+        before = cpu_s(self.pid)
+        answer = self.ask({"precise": precise})
         if answer["failures"] or answer["reports"] != self._topics:
             raise WeirError(f"a check has not read all: {answer}")
-        return _Check(
-            seconds=answer["seconds"],
-            cpu_s=cpu_s(self._process.pid) - before,
-            peak=peak_bytes(self._process.pid),
-        )
+        return _Check(seconds=answer["seconds"], cpu_s=cpu_s(self.pid) - before, peak=peak_bytes(self.pid))
 
 
 def run(smoke: bool, progress: Progress) -> Result:
@@ -106,21 +95,23 @@ def run(smoke: bool, progress: Progress) -> Result:
     with Stack(work_dir()) as stack:
         progress.step(f"filling {scale.topics} topics with {GROUPS} groups each", 0.0)
         names = [f"acme.orders.t{number:05d}" for number in range(scale.topics)]
-        _fill(stack.bootstrap, names, scale.records)
+        make_topics(stack.bootstrap, *names)
+        fill_topics(stack.bootstrap, names, scale.records, _SIZE)
+        _commit(stack.bootstrap, names)
         progress.step("checking", 0.7)
-        with _collector(stack.bootstrap, len(names), groups.OFFSETS_PER_REQUEST) as own:
+        with _Collector(stack.bootstrap, len(names), groups.OFFSETS_PER_REQUEST) as own:
             first = own.check()
             same = [own.check() for _ in range(scale.checks)]
             grown = []
             for _ in range(scale.checks):
-                _write(stack.bootstrap, names, 1)
+                fill_topics(stack.bootstrap, names, 1, _SIZE)
                 grown.append(own.check())
             progress.step("reading publish times", 0.85)
             # The first one finds the way to every topic.
             own.check(precise=True)
             precise = own.check(precise=True)
         progress.step("checking with a request for each group", 0.9)
-        with _collector(stack.bootstrap, len(names), _NAIVE) as naive:
+        with _Collector(stack.bootstrap, len(names), _NAIVE) as naive:
             naive.check()
             slow = naive.check()
     return _result(scale, first, same, grown, precise, slow)
@@ -157,39 +148,6 @@ def _result(
         "and the baseline, of one.",
     ]
     return Result(name="backlog", title=TITLE, rows=rows, notes=notes)
-
-
-@contextmanager
-def _collector(bootstrap: str, topics: int, offsets: int) -> Iterator[_Collector]:
-    command = [sys.executable, "-m", "benchmarks.backlog", bootstrap, str(offsets)]
-    process = subprocess.Popen(
-        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, preexec_fn=die_with_parent
-    )
-    try:
-        yield _Collector(process, topics)
-    finally:
-        process.kill()
-        process.communicate()
-
-
-def _fill(bootstrap: str, names: list[str], records: int) -> None:
-    admin = AdminClient({"bootstrap.servers": bootstrap})
-    for begin in range(0, len(names), _CREATED_AT_ONCE):
-        new = [NewTopic(name, 1, 1) for name in names[begin : begin + _CREATED_AT_ONCE]]
-        for created in admin.create_topics(new, request_timeout=_LIMIT_S).values():
-            created.result(_LIMIT_S)
-    _write(bootstrap, names, records)
-    _commit(bootstrap, names)
-
-
-def _write(bootstrap: str, names: list[str], records: int) -> None:
-    producer = Producer({"bootstrap.servers": bootstrap, "linger.ms": 50})
-    for _ in range(records):
-        for name in names:
-            producer.produce(name, b"x" * _SIZE)
-            producer.poll(0)
-    if producer.flush(_LIMIT_S):
-        raise WeirError(f"records were not written in {_LIMIT_S:g} s")
 
 
 def _commit(bootstrap: str, names: list[str]) -> None:
@@ -243,7 +201,7 @@ async def _serve(bootstrap: str, offsets: int) -> None:
             "reports": sum(len(one.subscriptions) == GROUPS for one in looked.reports),
             "failures": [] if precise else looked.failures,
         }
-        print(orjson.dumps(answer).decode(), flush=True)
+        say(answer)
     cluster.close()
 
 

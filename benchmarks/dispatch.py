@@ -1,15 +1,24 @@
-"""Ten thousand subscriptions with a dispatch limit each: what that costs the proxy and the job."""
+"""Ten thousand subscriptions with a dispatch limit each: what that costs the proxy and the job.
 
+`python -m benchmarks.dispatch BOOTSTRAP GROUPS TOPICS` is the process that reads: asked by a line, it tells
+how many records each group has got.
+"""
+
+import sys
+import threading
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
+from confluent_kafka import Consumer
+
 from benchmarks.kit.machine import cpu_s, resident_bytes
 from benchmarks.kit.progress import Progress
 from benchmarks.kit.result import Result, Row
 from benchmarks.kit.stack import Stack, work_dir
-from benchmarks.load.subscribers import Subscribers, fill
+from benchmarks.load.asked import LIMIT_S, Asked, say
+from benchmarks.load.writing import fill_topics, make_topics
 from streaming.contract.errors import WeirError
 
 TITLE: Final = "Dispatch limits: 10,000 subscriptions through one proxy"
@@ -20,6 +29,8 @@ _NAMESPACE: Final = "namespaces.public/default"
 _NEVER: Final = 10_000_000
 """A rate that is never reached."""
 _SIZE: Final = 100
+_AT_ONCE: Final = 1_000
+"""Records that are taken from a consumer at once."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,42 +79,46 @@ class _Bench:
     def __init__(self, stack: Stack, scale: Scale) -> None:
         self._stack, self._scale = stack, scale
         self._topics = [f"t{number:04}" for number in range(scale.topics)]
-        fill(stack.bootstrap, self._topics, scale.records, _SIZE)
+        make_topics(stack.bootstrap, *self._topics)
+        fill_topics(stack.bootstrap, self._topics, scale.records, _SIZE, batch=1)
         self._job = stack.start_job()["pid"]
         ready = stack.start_proxy()
         self._proxy, self._listen = ready["pid"], ready["listen"]
 
-    def _subscribers(self, name: str) -> Subscribers:
+    def _readers(self, name: str) -> Asked:
         groups = [f"{name}-{number:02}" for number in range(self._scale.groups)]
-        return Subscribers(self._listen, groups, self._topics)
+        words = (self._listen, " ".join(groups), " ".join(self._topics))
+        return Asked("-m", "benchmarks.dispatch", *words)
 
     def read_all(self, name: str) -> Seen:
         """All groups read everything."""
         total = self._scale.groups * self._scale.topics * self._scale.records
-        with self._subscribers(name) as readers:
+        with self._readers(name) as readers:
+            # All are there.
+            readers.ask(None)
             begun, before = time.monotonic(), (cpu_s(self._proxy), cpu_s(self._job))
-            while sum(readers.counts()) < total:
+            while sum(counts := readers.ask(None)) < total:
                 self._stack.check()
                 if time.monotonic() - begun > _LIMIT_S:
-                    raise WeirError(f"{sum(readers.counts())} of {total} records in {_LIMIT_S:.0f} s")
+                    raise WeirError(f"{sum(counts)} of {total} records in {_LIMIT_S:.0f} s")
                 time.sleep(0.1)
             return self._seen(begun, total, before)
 
     def read_slowly(self, name: str) -> Seen:
         """All groups read for a while, once all of them read."""
         scale = self._scale
-        with self._subscribers(name) as readers:
+        with self._readers(name) as readers:
             begun = time.monotonic()
-            while min(readers.counts()) < scale.topics * scale.rate:
+            while min(counts := readers.ask(None)) < scale.topics * scale.rate:
                 self._stack.check()
                 if time.monotonic() - begun > _LIMIT_S:
-                    raise WeirError(f"the groups have got {readers.counts()} in {_LIMIT_S:.0f} s")
+                    raise WeirError(f"the groups have got {counts} in {_LIMIT_S:.0f} s")
                 time.sleep(0.1)
             time.sleep(_SETTLE_S)
             begun, before = time.monotonic(), (cpu_s(self._proxy), cpu_s(self._job))
-            had = sum(readers.counts())
+            had = sum(readers.ask(None))
             time.sleep(scale.window_s)
-            return self._seen(begun, sum(readers.counts()) - had, before)
+            return self._seen(begun, sum(readers.ask(None)) - had, before)
 
     def _seen(self, begun: float, records: int, before: tuple[float, float]) -> Seen:
         return Seen(
@@ -165,3 +180,42 @@ def _result(scale: Scale, free: Seen, below: Seen, held: Seen) -> Result:
         f"{_SIZE} bytes, each a batch of its own; broker, job, proxy and consumers share the machine.",
     ]
     return Result(name="dispatch", title=TITLE, rows=rows, notes=notes)
+
+
+class _Reader:
+    """One group."""
+
+    def __init__(self, bootstrap: str, group: str, topics: list[str], stopping: threading.Event) -> None:
+        self._consumer = Consumer(
+            {
+                "bootstrap.servers": bootstrap, "group.id": group, "client.id": group, "log_level": 0,
+                "auto.offset.reset": "earliest", "enable.auto.commit": False,
+                "queued.max.messages.kbytes": 4_096,
+            }
+        )  # fmt: skip
+        self._consumer.subscribe(topics)
+        self._stopping = stopping
+        self.count = 0
+        self.thread = threading.Thread(target=self._run, daemon=True)
+        self.thread.start()
+
+    def _run(self) -> None:
+        while not self._stopping.is_set():
+            self.count += sum(each.error() is None for each in self._consumer.consume(_AT_ONCE, 0.1))
+        self._consumer.close()
+
+
+def _read(bootstrap: str, groups: str, topics: str) -> None:
+    """Until the standard input ends."""
+    stopping = threading.Event()
+    readers = [_Reader(bootstrap, group, topics.split(), stopping) for group in groups.split()]
+    for _ in sys.stdin:
+        say([reader.count for reader in readers])
+    stopping.set()
+    deadline = time.monotonic() + LIMIT_S / 2
+    for reader in readers:
+        reader.thread.join(max(0.0, deadline - time.monotonic()))
+
+
+if __name__ == "__main__":
+    _read(*sys.argv[1:])

@@ -180,7 +180,7 @@ def _rounds(folder: Path, cluster: Cluster, most: int) -> Point:
 
 
 def _reports(cluster: Cluster, number: int) -> list[tuple[int, bytes]]:
-    return [(schemas.PACKED_USAGE, value) for _, value in cluster.packed_reports(number)]
+    return [(schemas.PACKED_USAGE, value) for _, value in cluster.reports(number, packed=True)]
 
 
 def _forget_peak() -> None:
@@ -210,8 +210,8 @@ def _grown(series: Series) -> Iterator[Row]:
     for size, point in series.points.items():
         for name, value in point.items():
             what, _, unit = name.rpartition(", ")
-            case, beside = series.case.format(f"{size:,}"), "the point before" if before else ""
-            yield Row(f"{case}: {what}", value, unit, baseline=before.get(name), baseline_what=beside)
+            case, base = series.case.format(f"{size:,}"), before.get(name)
+            yield Row(f"{case}: {what}", value, unit, baseline=base, baseline_what="the point before")
         before = point
 
 

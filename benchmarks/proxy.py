@@ -7,9 +7,6 @@ from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from confluent_kafka import TopicCollection
-from confluent_kafka.admin import AdminClient, NewTopic
-
 from benchmarks.kit.machine import resident_bytes
 from benchmarks.kit.progress import Progress
 from benchmarks.kit.result import Result, Row
@@ -24,6 +21,7 @@ from benchmarks.load.frames import (
     metadata_request,
     produce_request,
 )
+from benchmarks.load.writing import delete_topic, make_topics, topic_id
 from benchmarks.peers.kafka_proxies import KafkaProxies
 from benchmarks.peers.kroxylicious import HEAP_MB, VERSION
 from weir.stack.kafka import Sasl
@@ -36,7 +34,6 @@ IDLE_MB: Final = 300
 _WORKERS: Final = 2
 _SEVERAL: Final = f"through --workers {_WORKERS}"
 _MB: Final = 1_048_576
-_ADMIN_LIMIT_S: Final = 30.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,7 +72,6 @@ class _Bench:
     def __init__(self, plan: _Plan, stack: Stack, sides: Sides) -> None:
         self._plan, self._stack, self._sides = plan, stack, sides
         self._tls = sides.context
-        self._admin = AdminClient({"bootstrap.servers": stack.bootstrap})
 
     def run(self) -> None:
         """Measure everything."""
@@ -172,7 +168,7 @@ class _Bench:
 
     def _sockets(self, record_bytes: int) -> None:
         sides, size, topic = self._sides, _size(record_bytes), self._topic(f"socket-{record_bytes}")
-        put, get = produce_request(topic, record_bytes), fetch_request(self._topic_id(f"tool-{record_bytes}"))
+        put, get = produce_request(topic, record_bytes), self._fetch(record_bytes)
         turns = self._plan.turns
         line = Line(sides.address[DIRECT], self._tls)
         answer_bytes = line.ask(get)
@@ -189,14 +185,14 @@ class _Bench:
         sides.compare(what, sides.measured(what, work(put, 2, len(put)), turns), "MiB/s", bytes_too=True)
         what = f"Fetch, {CONNECTIONS} connections, {size}"
         sides.compare(what, sides.measured(what, work(get, 1, answer_bytes), turns), "MiB/s", bytes_too=True)
-        self._admin.delete_topics([topic])[topic].result(_ADMIN_LIMIT_S)
+        delete_topic(self._stack.bootstrap, topic)
 
     def _several(self) -> None:
         """Processes that share a port, beside one alone: the same work of many connections."""
         started, sides = self._stack.start_proxy(decided=False, workers=_WORKERS), self._sides
         sides.pids = {PROXY: sides.pids[PROXY], _SEVERAL: int(started["pid"])}
         sides.address = {PROXY: sides.address[PROXY], _SEVERAL: str(started["listen"])}
-        small, get = api_versions_request(), fetch_request(self._topic_id(f"tool-{min(self._plan.records)}"))
+        small, get = api_versions_request(), self._fetch(min(self._plan.records))
         # Each of them has asked its broker, and knows what it answers.
         flood(sides.address[_SEVERAL], small, connections=CONNECTIONS, depth=1, seconds=self._plan.warm_s)
         for what, request, depth in (("ApiVersions", small, 10), ("Fetch", get, 1)):
@@ -231,14 +227,13 @@ class _Bench:
         what = f"memory of {count:,} idle connections"
         self._sides.add(what, grown, "MiB", target=f"< {IDLE_MB} MiB", met=grown < IDLE_MB)
 
-    def _topic(self, name: str) -> str:
-        self._admin.create_topics([NewTopic(name, 1)])[name].result(_ADMIN_LIMIT_S)
-        return name
+    def _fetch(self, record_bytes: int) -> bytes:
+        """A request for what the producer tool has sent."""
+        return fetch_request(topic_id(self._stack.bootstrap, f"tool-{record_bytes}"))
 
-    def _topic_id(self, name: str) -> bytes:
-        found = self._admin.describe_topics(TopicCollection([name]))[name].result(_ADMIN_LIMIT_S).topic_id
-        high, low = int(found.get_most_significant_bits()), int(found.get_least_significant_bits())
-        return high.to_bytes(8, "big", signed=True) + low.to_bytes(8, "big", signed=True)
+    def _topic(self, name: str) -> str:
+        make_topics(self._stack.bootstrap, name)
+        return name
 
 
 def _size(record_bytes: int) -> str:

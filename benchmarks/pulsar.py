@@ -3,14 +3,14 @@
 import time
 from collections.abc import Callable
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from statistics import fmean
 from typing import Final
 
 from benchmarks.kit.progress import Progress
-from benchmarks.kit.result import Result, Row
-from benchmarks.kit.sides import Sides, Sum
+from benchmarks.kit.result import Result
+from benchmarks.kit.sides import PROXY, Sides, Sum
 from benchmarks.kit.stack import Stack, work_dir
 from benchmarks.load import pulsar_perf
 from benchmarks.load.pulsar_perf import Measured, paced, perf
@@ -27,8 +27,7 @@ SETUP_LIMIT_S: Final = 600
 SHARE: Final = 0.8
 ADDED_US: Final = 100.0
 """Targets: rate beside straight, and the added time of a send."""
-_DIRECT, _PROXY, _PEER = "straight to Pulsar", "through the proxy", "through Pulsar's own proxy"
-_AHEAD: Final = "ahead"
+_DIRECT, _PEER = "straight to Pulsar", "through Pulsar's own proxy"
 _SIZE: Final = ("-s", "1000")
 _TOPIC: Final = "persistent://public/default/bench"
 # Far more than it can: pulsar-perf sends 100 a second unless it is told.
@@ -77,12 +76,15 @@ class _Bench:
         peer: tuple[int, str] | None,
     ) -> None:  # fmt: skip
         proxy = stack.start_proxy(decided=False, pulsar=pulsar.service)
-        pids, address = {_PROXY: int(proxy["pid"])}, {_DIRECT: pulsar.service, _PROXY: str(proxy["listen"])}
+        pids, address = {PROXY: int(proxy["pid"])}, {_DIRECT: pulsar.service, PROXY: str(proxy["listen"])}
         if peer is not None:
             pids[_PEER], address[_PEER] = peer
         self._plan, self._folder = plan, _folder(stack.folder / "perf")
-        self._sides = Sides(address, pids, plan.rounds, stack.check, progress, DURATION_S, begun=begun)
-        self.rows: list[Row] = []
+        self._sides = Sides(
+            address, pids, plan.rounds, stack.check, progress, DURATION_S, begun=begun, direct=_DIRECT,
+            peer=_PEER,
+        )  # fmt: skip
+        self.rows = self._sides.rows
 
     def run(self) -> None:
         """Measure everything."""
@@ -132,18 +134,17 @@ class _Bench:
         runs, sums = self._measured(what, work)
         rates = {side: fmean(run.rate for run in own) for side, own in runs.items()}
         cpu_us = {side: 1e6 * total.cpu_s / total.amount for side, total in sums.items()}
-        met = rates[_PROXY] >= SHARE * rates[_DIRECT]
+        met = rates[PROXY] >= SHARE * rates[_DIRECT]
         self._beside(what, rates, "messages/s", target=f">= {SHARE:g} x", met=met)
-        peer = _PEER if _PEER in rates else ""
-        row = Row(f"{what}: the proxy's CPU", cpu_us[_PROXY], "us CPU/message")
-        self.rows.append(replace(row, baseline=cpu_us.get(_PEER), baseline_what=peer))
+        cpu = f"{what}: the proxy's CPU"
+        self._sides.add(cpu, cpu_us[PROXY], "us CPU/message", cpu_us.get(_PEER), _PEER)
         return sum(run.messages for own in runs.values() for run in own)
 
     def _times(self, what: str, runs: dict[str, list[Measured]]) -> None:
         """Times of a send, from the call to the receipt; each the mean of the rounds' percentiles."""
         middle = {side: 1e3 * fmean(run.p50_ms for run in own) for side, own in runs.items()}
         late = {side: 1e3 * fmean(run.p99_ms for run in own) for side, own in runs.items()}
-        met = middle[_PROXY] - middle[_DIRECT] < ADDED_US
+        met = middle[PROXY] - middle[_DIRECT] < ADDED_US
         self._beside(f"{what}: p50", middle, "us", target=f"< {ADDED_US:.0f} us more", met=met)
         self._beside(f"{what}: p99", late, "us")
 
@@ -151,12 +152,8 @@ class _Bench:
         self, what: str, by_side: dict[str, float], unit: str, target: str = "", met: bool | None = None
     ) -> None:
         """Ours beside straight to Pulsar, which the target is about, and the peer's, if it is here."""
-        row = Row(what, by_side[_PROXY], unit, baseline=by_side[_DIRECT], baseline_what=_DIRECT)
-        self.rows.append(replace(row, target=target, met=met))
-        if _PEER in by_side:
-            peer = by_side[_PEER]
-            ahead = row.value < peer if unit == "us" else row.value > peer
-            self.rows.append(replace(row, baseline=peer, baseline_what=_PEER, target=_AHEAD, met=ahead))
+        self._sides.add(what, by_side[PROXY], unit, by_side[_DIRECT], target=target, met=met)
+        self._sides.beside(what, by_side, unit, less=unit == "us")
 
 
 def run(smoke: bool, progress: Progress) -> Result:

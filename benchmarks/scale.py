@@ -13,8 +13,8 @@ from benchmarks.kit.result import Result, Row
 from benchmarks.kit.stack import Stack, work_dir
 from benchmarks.load.rounds import POLICIES, ROUND_MS, Cluster
 from benchmarks.load.writing import RowCounter, Writer, produce
-from benchmarks.spark.idiom_shares import start_idiom
-from benchmarks.spark.stages import finish, progress_of
+from benchmarks.spark.idiom import shared_out
+from benchmarks.spark.stages import idiom_seconds
 from streaming.contract.topics import Topics
 from streaming.job.spark.settings import JobSettings, Profile
 from weir.stack.topics import ensure_topics
@@ -176,7 +176,7 @@ def _round(
     stack: Stack, writer: Writer, cluster: Cluster, number: int, decisions: RowCounter, *, packed: bool
 ) -> tuple[float, float]:
     """Seconds from before the first report is sent until all stand on Kafka, and until all shares do."""
-    records = list(cluster.packed_reports(number) if packed else cluster.reports(number))
+    records = list(cluster.reports(number, packed=packed))
     wanted = decisions.count + cluster.entries
     begun = time.monotonic()
     writer.write(stack.topics.usage, records, packed=packed)
@@ -204,10 +204,10 @@ def _idiom(stack: Stack, scale: _Scale, progress: Progress) -> float:
         for number in range(scale.idiom_rounds):
             progress.step("the idiom", 0.8 + 0.1 * number)
             produce(stack.bootstrap, topics.usage, scale.idiom.reports(number))
-            place = folder / "checkpoint"
-            query = start_idiom(session.spark, bootstrap=stack.bootstrap, topics=topics, checkpoint=place)
-            finish(query, _LIMIT_S)
-            took = sum(seconds for seconds, _ in progress_of(query))
+            took = idiom_seconds(
+                shared_out, session.spark, bootstrap=stack.bootstrap, read=topics.usage,
+                write=topics.decisions, checkpoint=folder / "checkpoint", limit_s=_LIMIT_S,
+            )  # fmt: skip
     return took / scale.idiom.entries
 
 

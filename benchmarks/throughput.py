@@ -12,8 +12,8 @@ from benchmarks.kit.stack import Stack, work_dir
 from benchmarks.load.catching_up import CaughtUp, Load, catch_up
 from benchmarks.load.events import POLICIES, requests
 from benchmarks.load.writing import produce
-from benchmarks.spark.idiom import start_idiom
-from benchmarks.spark.stages import Source, finish, progress_of, seconds_an_event, stages, step_alone
+from benchmarks.spark.idiom import decided
+from benchmarks.spark.stages import Source, idiom_seconds, seconds_an_event, stages, step_alone
 from streaming.contract.topics import Cluster, Topics
 from streaming.job.spark.settings import JobSettings, Profile
 from streaming.policy.files import policy_file
@@ -144,12 +144,11 @@ def _idiom(source: Source, scale: _Scale) -> float:
         topics = Topics(f"idiom-{name}.")
         ensure_topics(Cluster(source.bootstrap, topics), partitions=PARTITIONS)
         produce(source.bootstrap, topics.requests, requests(count, scale.principals, name=name))
-        query = start_idiom(
-            source.spark, bootstrap=source.bootstrap, topics=topics,
-            checkpoint=source.folder / f"checkpoint-idiom-{name}", batch=scale.loads[0].batch,
+        took = idiom_seconds(
+            decided, source.spark, bootstrap=source.bootstrap, read=topics.requests, write=topics.decisions,
+            checkpoint=source.folder / f"checkpoint-idiom-{name}", limit_s=_LIMIT_S,
+            batch=scale.loads[0].batch,
         )  # fmt: skip
-        finish(query, _LIMIT_S)
-        took = sum(seconds for seconds, _ in progress_of(query))
     return took / scale.idiom
 
 

@@ -175,7 +175,7 @@ def _further(case: Mapping[str, Sequence[Line]]) -> list[str]:
 def _own(same: Sequence[Line], columns: Container[str]) -> str:
     """A figure with the target of it alone, and what of its comparisons has no column."""
     told = f"{number(same[0]['value'])} {same[0]['unit']}".strip()
-    alone = [f" {row['baseline_what']}".rstrip() + _aim(row) for row in same if row["baseline"] is None]
+    alone = [_aim(row) for row in same if row["baseline"] is None]
     rare = [
         f", {beside(row)}{_aim(row)}"
         for row in same

@@ -23,7 +23,7 @@ class Row:
         value: the number.
         unit: its unit, such as `events/s`.
         baseline: the same of what it is compared with, in the same unit; None: nothing to compare.
-        baseline_what: what that is.
+        baseline_what: what that is; not kept without one.
         target: what was aimed at, in words; such a row stands in README's table.
         met: whether it was reached; None if nothing was aimed at.
     """
@@ -86,7 +86,7 @@ def to_line(result: Result, run: Mapping[str, Any]) -> dict[str, Any]:
         "name": result.name,
         "title": result.title,
         **run,
-        "rows": [{**asdict(row), "ratio": row.ratio} for row in result.rows],
+        "rows": [_kept(row) for row in result.rows],
         "notes": result.notes,
         "skipped": result.skipped,
         "percentiles": {
@@ -102,6 +102,11 @@ def to_line(result: Result, run: Mapping[str, Any]) -> dict[str, Any]:
         },
         "curves": result.curves,
     }
+
+
+def _kept(row: Row) -> dict[str, Any]:
+    beside = "" if row.baseline is None else row.baseline_what
+    return {**asdict(row), "baseline_what": beside, "ratio": row.ratio}
 
 
 def table(line: Mapping[str, Any]) -> str:
@@ -137,7 +142,7 @@ def table(line: Mapping[str, Any]) -> str:
 def beside(row: Mapping[str, Any]) -> str:
     """The baseline in the row's own unit, by the ratio to it."""
     if row["baseline"] is None:
-        return row["baseline_what"] or ""
+        return ""
     times = "" if row["ratio"] is None else f"{number(row['ratio'])} x "
     return f"{times}{number(row['baseline'])}: {row['baseline_what']}"
 

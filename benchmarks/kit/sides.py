@@ -1,11 +1,11 @@
-"""The same work straight to Kafka, through the proxy and through another one, in turn: who is quicker."""
+"""The same work straight to a broker, through the proxy and through another one, in turn: who is quicker."""
 
 import ssl
 import statistics
 import subprocess
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final, Self
 
@@ -103,6 +103,7 @@ class Sides:
         progress, duration_s: told how far it is.
         tls: how all are spoken to.
         before: stands before what each row says.
+        direct, peer: the sides that ours is beside.
     """
 
     address: dict[str, str]
@@ -113,6 +114,8 @@ class Sides:
     duration_s: float
     tls: Tls | None = None
     before: str = ""
+    direct: str = DIRECT
+    peer: str = PEER
     rows: list[Row] = field(default_factory=list)
     series: dict[str, list[float]] = field(default_factory=dict)
     begun: float = field(default_factory=time.monotonic)
@@ -197,11 +200,11 @@ class Sides:
 
     def beside(self, what: str, by_side: dict[str, float], unit: str, *, less: bool = False) -> None:
         """Ours beside the peer's, if it is here; `less` is better."""
-        if PEER not in by_side:
+        if self.peer not in by_side:
             return
-        ours, peer = by_side[PROXY], by_side[PEER]
+        ours, peer = by_side[PROXY], by_side[self.peer]
         met = ours < peer if less else ours > peer
-        self.add(what, ours, unit, peer, PEER, target=_AHEAD, met=met)
+        self.add(what, ours, unit, peer, self.peer, target=_AHEAD, met=met)
 
     def note_cpu(self, what: str, by_side: dict[str, float], unit: str) -> None:
         """The proxies' processor time."""
@@ -211,16 +214,13 @@ class Sides:
         self.beside(what, by_side, unit, less=True)
 
     def add(
-        self, what: str, value: float, unit: str, baseline: float | None = None, baseline_what: str = DIRECT,
+        self, what: str, value: float, unit: str, baseline: float | None = None, baseline_what: str = "",
         *, target: str = "", met: bool | None = None,
     ) -> None:  # fmt: skip
-        """One row."""
-        self.rows.append(
-            Row(
-                what=self.before + what, value=value, unit=unit, baseline=baseline,
-                baseline_what="" if baseline is None else baseline_what, target=target, met=met,
-            )
-        )  # fmt: skip
+        """One row, beside straight if nothing else is said."""
+        beside = baseline_what or self.direct
+        row = Row(self.before + what, value, unit, baseline=baseline, baseline_what=beside)
+        self.rows.append(replace(row, target=target, met=met))
 
     def _cpu_s(self, side: str) -> float:
         """Processor time of what stands between client and Kafka."""

@@ -3,7 +3,7 @@
 import json
 import time
 import urllib.request
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Final, Self
 
@@ -26,24 +26,17 @@ class SparkCluster:
         folder: for logs and what executors work with.
         workers: how many there are at the start.
         options: of every Java of it, executors too.
-        env: further variables of the workers, which executors inherit.
     """
 
     def __init__(
-        self,
-        folder: Path,
-        workers: int = 2,
-        *,
-        options: Sequence[str] = ("-XX:TieredStopAtLevel=1",),
-        env: Mapping[str, str] | None = None,
+        self, folder: Path, workers: int = 2, *, options: Sequence[str] = ("-XX:TieredStopAtLevel=1",)
     ) -> None:
         self._folder, self._first = folder, workers
         self._port, self._page = free_port(), free_port()
         # The last is what bin/spark-class finds out: without it a worker cannot start an executor.
-        own = {"SPARK_HOME": str(_SPARK), "SPARK_LOCAL_IP": HOST, "SPARK_SCALA_VERSION": "2.13"}
+        self._env = {"SPARK_HOME": str(_SPARK), "SPARK_LOCAL_IP": HOST, "SPARK_SCALA_VERSION": "2.13"}
         # Executors inherit it; in a test no run is long enough for Java's second compiler.
-        own["JDK_JAVA_OPTIONS"] = " ".join(options)
-        self._env = own | dict(env or {})
+        self._env["JDK_JAVA_OPTIONS"] = " ".join(options)
         self._master = self._child(
             "master", "master.Master", "--port", self._port, "--webui-port", self._page
         )

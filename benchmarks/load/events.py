@@ -1,6 +1,5 @@
 """Events as the benchmarks send them: the bytes that a proxy or broker would write, made fast."""
 
-import random
 from collections.abc import Iterator
 from typing import Any, Final
 
@@ -10,6 +9,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from streaming.columns.byte_strings import Integers
+from streaming.columns.json_rows import objects
 from streaming.columns.packed import pack
 from streaming.laws.name_hashes import partition_of
 
@@ -22,30 +22,13 @@ RATE, BURST = 5.0, 55.0
 POLICIES: Final[dict[str, Any]] = {
     "quotas[user=<default>]": {"controller_mutation_rate": RATE, "controller_mutation_burst": BURST}
 }
-_HEAD: Final = '{"type":"request","id":"%s-%d","proxy":"bench","user":"%s","client_id":"app",'
-_BODY: Final = (
-    '"api":"CreateTopics","api_version":7,"strict":true,"validate_only":false,'
-    '"items":[{"name":"topic-%d","mutations":3}],"subject":"user=%s"%s}'
-)
-_TEMPLATE: Final = _HEAD + _BODY
+_ROWS: Final = 16_384
+"""Made at once."""
 
 
 def user(number: int) -> str:
     """Name of one principal."""
     return f"principal-{number:06d}"
-
-
-def request(name: str, number: int, principal: str, ts: int | None = None) -> bytes:
-    """One request of one item, as the proxy writes it.
-
-    Args:
-        name: what its id begins with.
-        number: what its id ends with.
-        principal: who asks; its quota's subject is `user=<principal>`.
-        ts: its time in ms; None: the record's.
-    """
-    time = "" if ts is None else f',"ts":{ts}'
-    return (_TEMPLATE % (name, number, principal, number, principal, time)).encode()
 
 
 def requests(
@@ -57,18 +40,17 @@ def requests(
         count: how many.
         principals: of how many.
         name: what their ids begin with.
-        ts: whether events carry their own time, ten to a millisecond, as lines of a file must.
+        ts: whether events carry their own time, ten to a millisecond, as lines of a file must; else the
+            record's counts.
     """
-    draw = random.Random(SEED)
-    users = [user(number) for number in range(principals)]
-    keys = [f"user={name}".encode() for name in users]
-    for number in range(count):
-        who = int(draw.random() * principals)
-        yield keys[who], request(name, number, users[who], T0 + number // 10 if ts else None)
+    for batch in request_rows(count, principals, rows=_ROWS, name=name):
+        keys = batch["subject"].cast(pa.binary())
+        values = objects("request", batch if ts else batch.drop_columns("ts"))
+        yield from zip(keys.to_pylist(), values.to_pylist(), strict=True)
 
 
 def packed_requests(
-    count: int, principals: int, *, partitions: int, rows: int, name: str = "bench", skew: float = 0.0
+    count: int, principals: int, *, partitions: int, rows: int, skew: float = 0.0
 ) -> Iterator[tuple[bytes, bytes, int]]:
     """The same requests as packed records: (no key, value, partition).
 
@@ -78,7 +60,6 @@ def packed_requests(
         partitions: of the topic: a record holds requests of one, and one with busier principals has more of
             the records.
         rows: requests a record.
-        name: what their ids begin with.
         skew: exponent of Zipf's law by which principals are drawn, the first most often; 0: all alike.
     """
     draw = np.random.default_rng(SEED)
@@ -92,7 +73,7 @@ def packed_requests(
         partition = int(np.argmax(parts * (first // rows + 1) - written))
         written[partition] += 1
         who = own[partition][_drawn(draw, often[partition], rows)]
-        for value in packed_by(who, name=name, first=first):
+        for value in packed_by(who, name="bench", first=first):
             yield b"", value, partition
 
 

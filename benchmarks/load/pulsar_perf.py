@@ -42,13 +42,9 @@ rootLogger.level = info
 rootLogger.appenderRef.console.ref = console
 """
 _SUMS: Final = re.compile(
-    r"Aggregated throughput stats --- +(\d+) records (?:sent|received)"
-    r" --- +([\d.]+) msg/s --- +([\d.]+) Mbit/s"
+    r"Aggregated throughput stats --- +(\d+) records (?:sent|received) --- +([\d.]+) msg/s"
 )
-_LATENCY: Final = re.compile(
-    r"Aggregated latency stats --- .*?mean: +([\d.]+) ms - med: +([\d.]+) - 95pct: +([\d.]+)"
-    r" - 99pct: +([\d.]+)"
-)
+_LATENCY: Final = re.compile(r"Aggregated latency stats --- .*? med: +([\d.]+) - .*? - 99pct: +([\d.]+)")
 _SECOND: Final = re.compile(r"Publish throughput: .*Ack received rate: +([\d.]+) ack/s")
 _POLL_S: Final = 0.1
 _STOP_LIMIT_S: Final = 15.0
@@ -61,23 +57,16 @@ class Measured:
     Attributes:
         messages: all of them.
         rate: messages per second.
-        mbit: of payload per second.
-        mean_ms, p50_ms, p95_ms, p99_ms: produce: until the receipt; consume: from being published on, in
-            whole milliseconds.
+        p50_ms, p99_ms: produce: until the receipt; consume: from being published on, in whole milliseconds.
     """
 
     messages: int
     rate: float
-    mbit: float
-    mean_ms: float
     p50_ms: float
-    p95_ms: float
     p99_ms: float
 
 
-def perf(
-    kind: str, service: str, topic: str, folder: Path, *words: str, limit_s: float = LIMIT_S
-) -> Measured:
+def perf(kind: str, service: str, topic: str, folder: Path, *words: str) -> Measured:
     """`pulsar-perf produce` or `consume` on `HOST:PORT`.
 
     Args:
@@ -86,20 +75,19 @@ def perf(
         topic: its name.
         folder: for its files.
         words: further options.
-        limit_s: for all of it.
 
     Raises:
         WeirError: it did not end in time, or without figures.
     """
     try:
-        done = tool(_PERF, folder, kind, "-u", f"pulsar://{service}", *words, topic, limit_s=limit_s)
+        done = tool(_PERF, folder, kind, "-u", f"pulsar://{service}", *words, topic)
     except subprocess.TimeoutExpired as late:
-        raise WeirError(f"pulsar-perf {kind} did not end within {limit_s:.0f} s") from late
+        raise WeirError(f"pulsar-perf {kind} did not end within {LIMIT_S:.0f} s") from late
     return measured(done.stdout, f"pulsar-perf {kind} ended with {done.returncode}: {done.stderr[-500:]}")
 
 
 def paced(
-    service: str, topic: str, folder: Path, *words: str, warm_s: int, window_s: int, limit_s: float = LIMIT_S
+    service: str, topic: str, folder: Path, *words: str, warm_s: int, window_s: int
 ) -> Measured:
     """`pulsar-perf produce` for so long, without what it does before and behind that.
 
@@ -108,7 +96,7 @@ def paced(
     them.
 
     Args:
-        service, topic, folder, words, limit_s: as of `perf`; without an end in `words`.
+        service, topic, folder, words: as of `perf`; without an end in `words`.
         warm_s: first seconds of sending, which are left out of rates and times.
         window_s: those behind them.
 
@@ -121,7 +109,7 @@ def paced(
     given = ("-i", "1", "--warmup-time", str(warm_s), "-u", f"pulsar://{service}")
     command = tool_command(_PERF, folder, str(settings), "produce", *given, *words, topic)
     child = Child("pulsar-perf", command, log=log, env=QUIET)
-    until = time.monotonic() + limit_s
+    until = time.monotonic() + LIMIT_S
     child.start()
     try:
         while len(_SECOND.findall(log.read_text())) < warm_s + window_s:
@@ -144,26 +132,22 @@ def measured(said: str, who: str = "pulsar-perf") -> Measured:
     sums, times = _SUMS.search(said), _LATENCY.search(said)
     if sums is None or times is None:
         raise WeirError(f"{who} {said[-2000:]}")
-    messages, rate, mbit = sums.groups()
-    return Measured(int(messages), float(rate), float(mbit), *(float(value) for value in times.groups()))
+    return Measured(int(sums[1]), float(sums[2]), *map(float, times.groups()))
 
 
-def tool(
-    main_class: str, folder: Path, *words: str, limit_s: float = LIMIT_S
-) -> "subprocess.CompletedProcess[str]":
-    """Run one of the tools to its end.
+def tool(main_class: str, folder: Path, *words: str) -> "subprocess.CompletedProcess[str]":
+    """Run one of the tools to its end, LIMIT_S long at most; then subprocess.TimeoutExpired.
 
     Args:
         main_class: the tool.
         folder: takes the empty settings file that their scripts name.
         words: its arguments.
-        limit_s: for all of it; then subprocess.TimeoutExpired.
     """
     settings = folder / "client.conf"
     settings.touch()
     return subprocess.run(
         tool_command(main_class, folder, str(settings), *words),
-        capture_output=True, text=True, timeout=limit_s, check=False, env={**os.environ, **QUIET},
+        capture_output=True, text=True, timeout=LIMIT_S, check=False, env={**os.environ, **QUIET},
     )  # fmt: skip
 
 

@@ -11,20 +11,15 @@ import pyarrow.compute as pc
 from benchmarks.load.events import T0
 from enforcer.laws.shares.usage import report_rows
 from streaming.columns.byte_strings import Integers
+from streaming.columns.json_rows import objects
 from streaming.columns.packed import pack
 
 ROUND_MS: Final = 60_000
-RECORD_BYTES: Final = 512 * 1024
-"""Where a proxy cuts its report, bytes."""
+_TYPE: Final = "group_usage"
 LIMIT: Final = 1_000_000
 """Of each group, bytes per second."""
 POLICIES: Final[dict[str, Any]] = {"quotas[user=<default>]": {"producer_byte_rate": LIMIT}}
 """One entry gives every group its limit."""
-_HEAD: Final = '{"type":"group_usage","id":"%s-usage-%d","ts":%d,"broker":"%s","period_ms":%d,"usage":{'
-_ENTRY: Final = (
-    '"%s":{"publishedMsg":%d,"publishedBytes":%d,"dispatchedMsg":%d,"dispatchedBytes":%d,'
-    '"throttledMs":{"publishRateInBytes":%d}}'
-)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,21 +43,14 @@ class Cluster:
         """Pairs of group and broker, each reported once a round."""
         return self.groups * self.spread
 
-    def reports(self, number: int) -> Iterator[tuple[bytes, bytes]]:
-        """Records (key, value) of round `number`, counted from 0; every use differs from the round before."""
-        for broker in range(self.brokers):
-            name = f"proxy-{broker:03d}"
-            for part, entries in enumerate(self._cut(broker, number)):
-                ts = self.begin(number) + broker
-                head = _HEAD % (name, number * 100 + part, ts, name, ROUND_MS)
-                yield name.encode(), f"{head}{','.join(entries)}}}}}".encode()
-
-    def packed_reports(self, number: int) -> Iterator[tuple[bytes, bytes]]:
-        """The same reports as a proxy packs them."""
+    def reports(self, number: int, *, packed: bool = False) -> Iterator[tuple[bytes, bytes]]:
+        """Records (key, value) of round `number`, counted from 0; every use differs from the round before.
+        They are JSON, or packed as a proxy does it.
+        """
         for broker in range(self.brokers):
             name = f"proxy-{broker:03d}"
             rows = self._rows(name, broker, number)
-            for value in pack("group_usage", rows):
+            for value in pack(_TYPE, rows) if packed else objects(_TYPE, rows).to_pylist():
                 yield name.encode(), value
 
     def _rows(self, name: str, broker: int, number: int) -> pa.RecordBatch:
@@ -82,24 +70,6 @@ class Cluster:
     def tick(self, number: int) -> bytes:
         """What closes round `number`."""
         return b'{"type":"tick","ts":%d}' % self.begin(number + 1)
-
-    def _cut(self, broker: int, number: int) -> Iterator[list[str]]:
-        """Entries of one report, as many to a record as a proxy puts there."""
-        entries: list[str] = []
-        size = 0
-        for entry in self._entries(broker, number):
-            if size + len(entry) > RECORD_BYTES - 256:
-                yield entries
-                entries, size = [], 0
-            entries.append(entry)
-            size += len(entry) + 1
-        yield entries
-
-    def _entries(self, broker: int, number: int) -> Iterator[str]:
-        groups, uses, times = self._used(broker, number)
-        names = group_names(groups).to_pylist()
-        for name, use, held in zip(names, uses.tolist(), times.tolist(), strict=True):
-            yield _ENTRY % (name, use, use * 100, use // 2, use * 50, held)
 
     def _used(self, broker: int, number: int) -> tuple[Integers, Integers, Integers]:
         """Group, use and time held back in ms of all groups of a broker."""

@@ -1,11 +1,20 @@
-"""Writes events to Kafka as fast as one process can, and counts what stands on a topic."""
+"""Topics made and filled, events written as fast as one process can, and what stands on a topic counted."""
 
 import time
 from collections.abc import Callable, Iterable
 from typing import Any, Final, Self
 
 import pyarrow as pa
-from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaException, Message, Producer, TopicPartition
+from confluent_kafka import (
+    OFFSET_BEGINNING,
+    Consumer,
+    KafkaException,
+    Message,
+    Producer,
+    TopicCollection,
+    TopicPartition,
+)
+from confluent_kafka.admin import AdminClient, NewTopic
 
 from streaming.columns.packed import CONTENT_TYPE, HEADER, is_packed
 from streaming.contract.errors import WeirError
@@ -15,9 +24,53 @@ _DELIVERY_LIMIT_S: Final = 60.0
 _ASK_LIMIT_S: Final = 10.0
 _POLL_S: Final = 0.05
 _QUIET_S: Final = 3.0
+_TOPICS_LIMIT_S: Final = 120.0
+_MADE_AT_ONCE: Final = 500
 _BY_KEY: Final = -1
 """As a partition: the one that the key says (librdkafka, RD_KAFKA_PARTITION_UA)."""
 Record = tuple[bytes, bytes] | tuple[bytes, bytes, int]
+
+
+def make_topics(bootstrap: str, *names: str) -> None:
+    """Make them."""
+    admin = AdminClient({"bootstrap.servers": bootstrap})
+    for begin in range(0, len(names), _MADE_AT_ONCE):
+        new = [NewTopic(name, 1, 1) for name in names[begin : begin + _MADE_AT_ONCE]]
+        for made in admin.create_topics(new, request_timeout=_TOPICS_LIMIT_S).values():
+            made.result(_TOPICS_LIMIT_S)
+
+
+def fill_topics(bootstrap: str, names: list[str], records: int, size: int, *, batch: int = 10_000) -> None:
+    """Put so many records of so many bytes into each, up to `batch` of them in one.
+
+    Raises:
+        WeirError: Kafka did not take all of them in time.
+    """
+    producer = Producer(
+        {
+            "bootstrap.servers": bootstrap, "linger.ms": 50, "batch.num.messages": batch, "log_level": 0,
+            "queue.buffering.max.messages": 0,
+        }
+    )  # fmt: skip
+    for _ in range(records):
+        for name in names:
+            producer.produce(name, bytes(size), partition=0)
+        producer.poll(0)
+    if producer.flush(_TOPICS_LIMIT_S):
+        raise WeirError(f"records were not written in {_TOPICS_LIMIT_S:g} s")
+
+
+def delete_topic(bootstrap: str, name: str) -> None:
+    """Delete one."""
+    AdminClient({"bootstrap.servers": bootstrap}).delete_topics([name])[name].result(_TOPICS_LIMIT_S)
+
+
+def topic_id(bootstrap: str, name: str) -> bytes:
+    """A topic's id, as requests have it."""
+    admin = AdminClient({"bootstrap.servers": bootstrap})
+    found = admin.describe_topics(TopicCollection([name]))[name].result(_TOPICS_LIMIT_S).topic_id
+    halves = (found.get_most_significant_bits(), found.get_least_significant_bits())
+    return b"".join(int(half).to_bytes(8, "big", signed=True) for half in halves)
 
 
 class Writer:

@@ -6,9 +6,6 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import Any, Final
 
-from confluent_kafka import TopicCollection
-from confluent_kafka.admin import AdminClient, NewTopic
-
 from benchmarks.kit.machine import cpu_s, resident_bytes
 from benchmarks.kit.progress import Progress
 from benchmarks.kit.result import Result, Row
@@ -23,6 +20,7 @@ from benchmarks.load.frames import (
     keep_asking,
     produce_request,
 )
+from benchmarks.load.writing import make_topics, topic_id
 
 TITLE: Final = "Many connections, and limits in force"
 DURATION_S: Final = 87
@@ -47,7 +45,6 @@ LIMITS: Final[dict[str, dict[str, Any]]] = {
     "all three": {**_GROUP, **_CONCURRENCY, _NAMESPACE: {**_GROUP[_NAMESPACE], **_RATES}},
 }
 """What is in force -> policies whose limits nobody reaches."""
-_ADMIN_LIMIT_S: Final = 30.0
 _MB: Final = 1_048_576
 _SMALL: Final = "ApiVersions"
 _SETTINGS: Final = {"proxy": {"broker_port_base": 0}}
@@ -154,13 +151,10 @@ class _Bench:
     def _requests(self) -> dict[str, bytes]:
         """A small one, one that produces, and one that fetches a megabyte that is there."""
         topic, bootstrap = "limited", self._stack.bootstrap
-        admin = AdminClient({"bootstrap.servers": bootstrap})
-        admin.create_topics([NewTopic(topic, 1)])[topic].result(_ADMIN_LIMIT_S)
+        make_topics(bootstrap, topic)
         put = produce_request(topic, self._plan.record_bytes)
         flood(bootstrap, put, connections=1, depth=2 * FETCH_MAX_BYTES // len(put), seconds=0.0)
-        found = admin.describe_topics(TopicCollection([topic]))[topic].result(_ADMIN_LIMIT_S).topic_id
-        halves = (found.get_most_significant_bits(), found.get_least_significant_bits())
-        get = fetch_request(b"".join(int(half).to_bytes(8, "big", signed=True) for half in halves))
+        get = fetch_request(topic_id(bootstrap, topic))
         return {_SMALL: api_versions_request(), "Produce, batches of 16 kB": put, "Fetch, 1 MiB": get}
 
     def _answer_bytes(self, address: str, request: bytes) -> int:
@@ -172,8 +166,7 @@ class _Bench:
     def _add(
         self, what: str, value: float, unit: str, baseline: float | None = None, beside: str = NONE
     ) -> None:
-        beside = "" if baseline is None else beside
-        self.rows.append(Row(what=what, value=value, unit=unit, baseline=baseline, baseline_what=beside))
+        self.rows.append(Row(what, value, unit, baseline=baseline, baseline_what=beside))
 
     def _tell(self, what: str) -> None:
         self._stack.check()

@@ -8,12 +8,11 @@ from random import Random
 from statistics import mean, median
 from typing import Any, Final
 
-from confluent_kafka.admin import AdminClient, NewTopic
-
 from benchmarks.kit.progress import Progress
 from benchmarks.kit.result import Result, Row, percentile
 from benchmarks.kit.sides import DIRECT, PROXY
 from benchmarks.kit.stack import Stack, work_dir
+from benchmarks.load.writing import make_topics
 from benchmarks.open_loop.pace import delays_ms
 from benchmarks.peers.kafka_proxies import KafkaProxies
 
@@ -29,7 +28,6 @@ POLICIES: Final[dict[str, Any]] = {
     "namespaces.public/default": {"subscriptionDispatchRate": {"dispatchThrottlingRateInMsg": 1_000_000_000}},
 }  # fmt: skip
 """Limits that nobody reaches."""
-_ADMIN_LIMIT_S: Final = 30.0
 _KEPT_UP_MS, _GROWN, _GROWN_MS = 500.0, 1.3, 50.0
 _WARM_S: Final = 2.0
 
@@ -115,8 +113,7 @@ class _Bench:
             self._add(f"the greatest of the rates tried that is borne, {side}", rate, "records/s", straight)
 
     def _add(self, what: str, value: float, unit: str, baseline: float | None = None) -> None:
-        beside = "" if baseline is None else DIRECT
-        self.rows.append(Row(what=what, value=value, unit=unit, baseline=baseline, baseline_what=beside))
+        self.rows.append(Row(what, value, unit, baseline=baseline, baseline_what=DIRECT))
 
     def _delays(self, what: str, side: str, topics: Sequence[str], rate: int, seconds: float) -> list[float]:
         for stack in self._stacks:
@@ -165,8 +162,8 @@ def run(smoke: bool, progress: Progress) -> Result:
         others = running.enter_context(peers.running(stack.bootstrap, behind, stack.folder))
         address |= {side: listen for side, (_, listen) in others.items()}
         bench = _Bench(plan, address, (stack, limited), progress)
-        for topics, rate in loads:
-            bench.load(topics, rate)
+        for names, rate in loads:
+            bench.load(names, rate)
         if plan.sweep:
             bench.sweep(to_sweep)
     notes = [
@@ -191,7 +188,5 @@ def run(smoke: bool, progress: Progress) -> Result:
 def _topics(stack: Stack, name: str, count: int) -> list[str]:
     """New ones, of one partition each."""
     names = [f"{name}-{number:03}" for number in range(count)]
-    admin = AdminClient({"bootstrap.servers": stack.bootstrap})
-    for each in admin.create_topics([NewTopic(name, 1) for name in names]).values():
-        each.result(_ADMIN_LIMIT_S)
+    make_topics(stack.bootstrap, *names)
     return names

@@ -152,7 +152,8 @@ def listening(
     Args:
         child: in a session of its own, as our proxy: by sessions Linux shares cores out (autogroup).
         listen: HOST:PORT for clients.
-        ask: raises OSError while it does not answer; None: a connection is all that is asked for.
+        ask: raises OSError or Unavailable while it does not answer; None: a connection is all that is asked
+            for.
         limit_s: for its start.
 
     Returns:
@@ -167,12 +168,13 @@ def listening(
     child.start()
     try:
         while True:
-            if not child.alive() or time.monotonic() > until:
-                raise Unavailable(f"{child.name} did not start: " + " | ".join(child.last_lines(5)))
             try:
                 ask()
                 break
-            except OSError:
+            except (OSError, Unavailable) as failure:
+                if not child.alive() or time.monotonic() > until:
+                    told = " | ".join([str(failure), *child.last_lines(5)])
+                    raise Unavailable(f"{child.name} did not start: {told}") from failure
                 time.sleep(_POLL_S)
         yield child.pid, listen
     finally:

@@ -2,9 +2,8 @@
 
 import shutil
 import subprocess
-import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -12,13 +11,11 @@ from typing import Any, Final
 import orjson
 
 from benchmarks.kit.machine import cpu_s
-from benchmarks.peers.build import CLIENT, GUBERNATOR, RATELIMIT, Program, Unavailable
+from benchmarks.peers.build import CLIENT, GUBERNATOR, RATELIMIT, Program, Unavailable, listening
 from weir.stack.kafka import HOST, free_port
+from weir.stack.process import Child
 
-START_LIMIT_S: Final = 20.0
-STOP_LIMIT_S: Final = 5.0
 _CALL_LIMIT_S: Final = 30.0
-_POLL_S: Final = 0.1
 # Room for every subject: by default Gubernator keeps 50,000 and would forget half of them all the time.
 _GUBERNATOR_CACHE: Final = 200_000
 _LOCAL_CACHE_BYTES: Final = 64 * 2**20
@@ -60,12 +57,12 @@ class Service:
     Attributes:
         api: what the load client calls its API.
         address: HOST:PORT.
-        processes: all that it consists of.
+        children: all that it consists of.
     """
 
     api: str
     address: str
-    processes: Sequence["subprocess.Popen[bytes]"]
+    children: Sequence[Child]
 
     def ask(self, **options: float) -> Answers:
         """Run the load client with these options (`benchmarks/peers/main.go` says which).
@@ -81,26 +78,8 @@ class Service:
         del seen["failed"], seen["failure"]
         return Answers(**seen, cpu_s=used_s)
 
-    def wait(self) -> None:
-        """Until it answers a check.
-
-        Raises:
-            Unavailable: it ended, or did not in time.
-        """
-        until = time.monotonic() + START_LIMIT_S
-        while True:
-            if any(process.poll() is not None for process in self.processes):
-                raise Unavailable(f"{self.api}: it ended at its start")
-            try:
-                self.ask(subjects=1, passes=1)
-                return
-            except Unavailable:
-                if time.monotonic() > until:
-                    raise
-                time.sleep(_POLL_S)
-
     def _cpu_s(self) -> float:
-        return sum(cpu_s(process.pid) for process in self.processes)
+        return sum(cpu_s(child.pid) for child in self.children)
 
     def _client(self, options: Mapping[str, float]) -> dict[str, Any]:
         command = [str(CLIENT.path), "-api", self.api, "-address", self.address]
@@ -116,8 +95,7 @@ class Service:
         return seen
 
 
-@contextmanager
-def gubernator(folder: Path) -> Iterator[Service]:
+def gubernator(folder: Path) -> AbstractContextManager[Service]:
     """One node without tracing, which is on by default and costs it much."""
     address, gossip = f"{HOST}:{free_port()}", f"{HOST}:{free_port()}"
     environment = {
@@ -127,11 +105,7 @@ def gubernator(folder: Path) -> Iterator[Service]:
         "GUBER_CACHE_SIZE": str(_GUBERNATOR_CACHE), "GUBER_LOG_LEVEL": "error",
         "OTEL_TRACES_EXPORTER": "none", "OTEL_TRACES_SAMPLER": "always_off",
     }  # fmt: skip
-    with ExitStack() as running:
-        process = _start(running, folder, GUBERNATOR.name, [str(GUBERNATOR.path)], environment)
-        service = Service(api=GUBERNATOR.name, address=address, processes=[process])
-        service.wait()
-        yield service
+    return _running(folder, GUBERNATOR, environment, address)
 
 
 @contextmanager
@@ -162,41 +136,31 @@ def ratelimit(folder: Path) -> Iterator[Service]:
         "RUNTIME_WATCH_ROOT": "false",
         "LOCAL_CACHE_SIZE_IN_BYTES": str(_LOCAL_CACHE_BYTES),
     }
-    store = [redis, "--port", "0", "--unixsocket", socket, "--save", "", "--appendonly", "no"]
-    with ExitStack() as running:
-        processes = [_start(running, folder, "redis", store, {})]
-        _until((folder / socket).exists, "redis")
-        processes.append(_start(running, folder, RATELIMIT.name, [str(RATELIMIT.path)], environment))
-        service = Service(api=RATELIMIT.name, address=address, processes=processes)
-        service.wait()
+    command = [redis, "--port", "0", "--unixsocket", socket, "--save", "", "--appendonly", "no"]
+    store = _child(folder, "redis", command, {})
+    with (
+        listening(store, socket, (folder / socket).stat),
+        _running(folder, RATELIMIT, environment, address, store) as service,
+    ):
         yield service
 
 
 PEERS: Final[Mapping[Program, Callable[[Path], Any]]] = {GUBERNATOR: gubernator, RATELIMIT: ratelimit}
 
 
-def _until(there: Callable[[], bool], name: str) -> None:
-    until = time.monotonic() + START_LIMIT_S
-    while not there():
-        if time.monotonic() > until:
-            raise Unavailable(f"{name}: it did not start within {START_LIMIT_S:.0f} s")
-        time.sleep(_POLL_S)
+@contextmanager
+def _running(
+    folder: Path, program: Program, environment: Mapping[str, str], address: str, *stores: Child
+) -> Iterator[Service]:
+    """A service that answers checks, beside what it keeps its counts in."""
+    child = _child(folder, program.name, [str(program.path)], environment)
+    service = Service(api=program.name, address=address, children=[child, *stores])
+    with listening(child, address, lambda: service.ask(subjects=1, passes=1)):
+        yield service
 
 
-def _start(
-    running: ExitStack, folder: Path, name: str, command: list[str], environment: Mapping[str, str]
-) -> "subprocess.Popen[bytes]":
-    log = running.enter_context((folder / f"{name}.log").open("wb"))
-    process = subprocess.Popen(command, cwd=folder, env=environment, stdout=log, stderr=subprocess.STDOUT)
-    running.callback(stop, process, STOP_LIMIT_S)
-    return process
-
-
-def stop(process: "subprocess.Popen[bytes]", limit_s: float) -> None:
-    """End a process, by force if it is still there after this time."""
-    process.terminate()
-    try:
-        process.wait(limit_s)
-    except subprocess.TimeoutExpired:
-        process.kill()
-        process.wait()
+def _child(folder: Path, name: str, command: Sequence[str], environment: Mapping[str, str]) -> Child:
+    """A process in a folder that knows no variables of ours."""
+    variables = [f"{key}={value}" for key, value in environment.items()]
+    words = ["/usr/bin/env", "-i", "-C", str(folder), *variables, *command]
+    return Child(name, words, log=folder / f"{name}.log")

@@ -124,6 +124,35 @@ def finish(query: StreamingQuery, limit_s: float) -> None:
         raise WeirError(f"a query failed: {reason_of(query.exception())}")
 
 
+def idiom_seconds(
+    decided: Callable[[DataFrame], DataFrame], spark: SparkSession, *, bootstrap: str, read: str, write: str,
+    checkpoint: Path, limit_s: float, batch: int = 0,
+) -> float:  # fmt: skip
+    """Spark's own seconds for deciding what stands on a topic by an idiom.
+
+    Args:
+        decided: records to records of decisions (benchmarks.spark.idiom).
+        spark: the session.
+        bootstrap: `HOST:PORT` of the cluster.
+        read, write: topics.
+        checkpoint: folder of its own; started again on it, the query goes on.
+        limit_s: for all of it.
+        batch: records in one batch; 0: all there are.
+
+    Raises:
+        WeirError: the query failed, or did not end in time.
+    """
+    source = spark.readStream.format("kafka").option("kafka.bootstrap.servers", bootstrap)
+    source = source.option("subscribe", read).option("startingOffsets", "earliest")
+    if batch:
+        source = source.option("maxOffsetsPerTrigger", batch)
+    writer = decided(source.load()).writeStream.format("kafka").outputMode("update")
+    writer = writer.option("kafka.bootstrap.servers", bootstrap).option("topic", write)
+    query = writer.option("checkpointLocation", str(checkpoint)).trigger(availableNow=True).start()
+    finish(query, limit_s)
+    return sum(seconds for seconds, _ in progress_of(query))
+
+
 def progress_of(query: StreamingQuery) -> list[tuple[float, int]]:
     """Duration in s and events of every batch that had events."""
     found: list[tuple[float, int]] = []

@@ -50,9 +50,9 @@ class Engine:
         found: dict[str, Any] = json.loads(self.ask("inspect", container))[0]
         return found
 
-    def run_in(self, container: str, *words: str, limit_s: float = ASK_LIMIT_S) -> str:
+    def run_in(self, container: str, *words: str) -> str:
         """Output of a command in a container."""
-        return self.ask("exec", container, *words, limit_s=limit_s)
+        return self.ask("exec", container, *words)
 
 
 def output(words: Sequence[str], env: Mapping[str, str], limit_s: float, cwd: Path | None = None) -> str:

@@ -14,8 +14,7 @@ import pytest
 from cluster_kit import Cluster, fresh
 from confluent_kafka import Consumer
 from kafka.protocol.producer import ProduceResponse
-from limited_broker import FIXED, LIMIT, Start, World, partition, worlds
-from patient_load import PATIENCE_S, Load
+from limited_broker import FIXED, LIMIT, PATIENCE_S, Load, Start, World, partition, worlds
 from proxy_kit import ProxyThread, until
 from stack_kit import put, read_all
 from tls_kit import Way

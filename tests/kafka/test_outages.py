@@ -3,8 +3,6 @@
 That a proxy outlives one is tested with every change (test_failures.py).
 """
 
-import subprocess
-import sys
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -14,6 +12,7 @@ from confluent_kafka.admin import AdminClient
 from proxy_kit import until
 from stack_kit import new_topics
 
+from benchmarks.load.asked import Asked
 from streaming.contract.topics import Cluster, Topics
 from weir.stack.kafka import LocalKafka, brokers_seen
 from weir.stack.topics import ensure_topics
@@ -49,6 +48,7 @@ def test_without_kafka_changes_end_in_time_and_come_back(tmp_path: Path) -> None
 # attempts without closing them, which pytest would report.
 READ_AND_SAY = """
 import logging, sys, threading
+from benchmarks.load.asked import say
 from streaming.kafka_io.cluster_quotas import QuotaReader
 from streaming.contract.errors import WeirError
 from streaming.contract.topics import Cluster
@@ -56,37 +56,22 @@ logging.getLogger("kafka").setLevel(logging.CRITICAL)
 reader = QuotaReader(Cluster(sys.argv[1]), 2000)
 for line in sys.stdin:
     try:
-        print(reader.read(), flush=True)
+        say(reader.read())
     except WeirError as error:
-        print(error, threading.active_count(), "thread", flush=True)
+        say([str(error), threading.active_count()])
 """
 
 
 def test_collector_connects_again_after_an_outage(tmp_path: Path) -> None:
     """An error of ours while the broker is away, no thread left over; the next reading works."""
-
-    def ask() -> str:
-        assert child.stdin is not None and child.stdout is not None
-        child.stdin.write("\n")
-        child.stdin.flush()
-        return child.stdout.readline()
-
-    with LocalKafka(tmp_path) as broker:
-        child = subprocess.Popen(
-            [sys.executable, "-c", READ_AND_SAY, broker.bootstrap],
-            stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
-        )  # fmt: skip
-        with child:
-            try:
-                assert ask() == "{}\n"
-                broker.stop()
-                for _ in range(3):
-                    answer = ask()
-                    assert "could not be read" in answer and answer.endswith(" 1 thread\n")
-                broker.start()
-                assert ask() == "{}\n"
-            finally:
-                child.kill()
+    with LocalKafka(tmp_path) as broker, Asked("-c", READ_AND_SAY, broker.bootstrap) as child:
+        assert child.ask(None) == {}
+        broker.stop()
+        for _ in range(3):
+            why, threads = child.ask(None)
+            assert "could not be read" in why and threads == 1
+        broker.start()
+        assert child.ask(None) == {}
 
 
 def test_three_brokers_keep_their_data_and_ports_over_a_restart(tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ from consuming_kit import holds, rate
 from counted_kit import Counted, count_by, full_name, wall_ms
 from exam_kit import Say
 from proxy_kit import Decider, ProxyThread, until
+from reading_kit import fill
 from share_kit import (
     Arrival,
     Member,
@@ -20,7 +21,6 @@ from share_kit import (
     brokers_own_rate,
     configure,
     console,
-    filled,
     go,
     java,
 )
@@ -37,7 +37,7 @@ cluster = own_cluster("share")
 def test_members_read_through_the_proxy(cluster: Cluster, proxy_with: Start, client: Client) -> None:
     """Each record once, as by Java below: all that they learn of brokers leads through the proxy."""
     topic, group = fresh("shared"), fresh("members")
-    filled(cluster.kafka.bootstrap, topic, 1_000, 10)
+    fill(cluster.kafka.bootstrap, topic, 1_000, batch=10)
     configure(cluster.kafka.bootstrap, group)
     proxy = proxy_with()
     got = Member(client(proxy.bootstrap, group, topic, 1_000, 30)).arrivals()
@@ -56,7 +56,7 @@ def limited(start: Start, topic: str, group: str, limit: int, size: int = 0) -> 
 def measured(cluster: Cluster, start: Start, client: Client, limit: int, per_batch: int, count: int) -> float:
     """What a share group gets in a second, each record once and none for the second time."""
     topic, group = fresh("shared"), fresh("members")
-    filled(cluster.kafka.bootstrap, topic, count, per_batch)
+    fill(cluster.kafka.bootstrap, topic, count, batch=per_batch)
     configure(cluster.kafka.bootstrap, group)
     proxy, counted = limited(start, topic, group, limit)
     got = Member(client(proxy.bootstrap, group, topic, count, 60)).arrivals()
@@ -96,7 +96,7 @@ def test_several_topics_of_one_member(cluster: Cluster, proxy_with: Start) -> No
     def together() -> float:
         topics, group = [fresh("shared") for _ in range(3)], fresh("members")
         for topic, count in zip(topics, (334, 333, 333), strict=True):
-            filled(cluster.kafka.bootstrap, topic, count)
+            fill(cluster.kafka.bootstrap, topic, count)
         configure(cluster.kafka.bootstrap, group)
         proxy = proxy_with()
         count_by(proxy.proxy, Counted(wall_ms, broker=(100, 0)))
@@ -129,7 +129,7 @@ def codes(answer: Fields, field: str) -> list[int]:
 def test_acknowledgements_never_wait(cluster: Cluster, proxy_with: Start, version: int) -> None:
     """Neither those that a ShareFetch carries nor those behind one that is held: it then acquires nothing."""
     topic, group = fresh("shared"), fresh("members")
-    filled(cluster.kafka.bootstrap, topic, 100, 4)
+    fill(cluster.kafka.bootstrap, topic, 100, batch=4)
     configure(cluster.kafka.bootstrap, group)
     proxy, _ = limited(partial(proxy_with, dispatch_hold_ms=10_000), topic, group, 2)
     member = "A" * 22
@@ -165,7 +165,7 @@ def test_acknowledgements_never_wait(cluster: Cluster, proxy_with: Start, versio
 def test_what_is_delivered_again_counts_again(cluster: Cluster, proxy_with: Start) -> None:
     """By the limit, and by a metric of its own: a member that lets its locks run out gets all once more."""
     topic, group = fresh("shared"), fresh("members")
-    filled(cluster.kafka.bootstrap, topic, 10, 10)
+    fill(cluster.kafka.bootstrap, topic, 10, batch=10)
     configure(cluster.kafka.bootstrap, group, **{"share.record.lock.duration.ms": "1000"})
     proxy, counted = limited(proxy_with, topic, group, 1_000)
     with RawMember(proxy.bootstrap) as wire:
@@ -185,7 +185,7 @@ class World:
 
     def __init__(self, cluster: Cluster, start: Start) -> None:
         self.topic, self.group = fresh("shared"), fresh("members")
-        filled(cluster.kafka.bootstrap, self.topic, 100)
+        fill(cluster.kafka.bootstrap, self.topic, 100)
         configure(cluster.kafka.bootstrap, self.group)
         start = partial(start, dispatch_hold_ms=10_000)
         self.proxy, self.counted = limited(start, self.topic, self.group, 2)
@@ -278,7 +278,7 @@ def test_two_members_share_the_limit(cluster: Cluster, proxy_with: Start, other:
     topic, group, count = fresh("shared"), fresh("members"), 1_500
 
     def together() -> float:
-        filled(cluster.kafka.bootstrap, topic, count)
+        fill(cluster.kafka.bootstrap, topic, count)
         configure(cluster.kafka.bootstrap, group)
         proxy, _ = limited(proxy_with, topic, group, 100)
         commands = [each(proxy.bootstrap, group, topic, count, 17) for each in (java, other)]
@@ -307,7 +307,7 @@ def test_a_byte_rate_spends_no_deliveries(cluster: Cluster, proxy_with: Start, s
     found: dict[str, list[Arrival]] = {}
     for client_id, bootstrap in ((throttled, cluster.kafka.bootstrap), (rated, proxy.bootstrap)):
         topic, group = fresh("shared"), fresh("members")
-        filled(cluster.kafka.bootstrap, topic, 2_000, 10, SIZE)
+        fill(cluster.kafka.bootstrap, topic, 2_000, batch=10, size=SIZE)
         configure(cluster.kafka.bootstrap, group)
         command = java(bootstrap, group, topic, 2_000, FOR_S, f"client.id={client_id}")
         found[client_id] = Member(command).arrivals()
@@ -325,7 +325,7 @@ def test_a_resource_group(cluster: Cluster) -> None:
     """Of the topic's namespace, with the real law: no more than its rate, little less, none twice."""
     name, group, limit = fresh("g"), fresh("members"), 100
     topic = f"acme.{name}.t"
-    filled(cluster.kafka.bootstrap, topic, 3_000)
+    fill(cluster.kafka.bootstrap, topic, 3_000)
     configure(cluster.kafka.bootstrap, group)
     with apart(cluster, name) as own, Decider(own.kafka.bootstrap, own.topics, "shares"):
         own.policies.put("broker", {"resourceUsagePublishIntervalInSecs": 1})
@@ -343,7 +343,7 @@ def test_a_resource_group(cluster: Cluster) -> None:
 def test_two_proxies_hold_one_limit(cluster: Cluster) -> None:
     """A member at each of two proxies, with the real law: together at the rate, within 5 %."""
     topic, group, count, limit = fresh("shared"), fresh("members"), 2_000, 100
-    filled(cluster.kafka.bootstrap, topic, count)
+    fill(cluster.kafka.bootstrap, topic, count)
     configure(cluster.kafka.bootstrap, group)
     rates = {"subscriptionDispatchRate": {"dispatchThrottlingRateInMsg": limit}}
     with apart(cluster, "two") as own, Decider(own.kafka.bootstrap, own.topics, "dispatch"):

@@ -46,10 +46,10 @@ def eviction(subscription: str, step: str = "done", *, check: str = "k1", **fiel
     }  # fmt: skip
 
 
-def block(actor: str, step: str = "begun", *, check: str = "k1", **fields: Any) -> dict[str, Any]:
+def block(actor: str, step: str = "begun", **fields: Any) -> dict[str, Any]:
     """A step of a block of producers by size."""
     return {
-        "type": "backlog_action", "id": f"{check}/size/{actor}", "ts": 1_100, "topic": T,
+        "type": "backlog_action", "id": f"k1/size/{actor}", "ts": 1_100, "topic": T,
         "quota_type": "size", "policy": "producer_request_hold", "limit": 700, "actor": actor, "step": step,
         "how": "hold", **fields,
     }  # fmt: skip

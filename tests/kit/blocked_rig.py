@@ -10,10 +10,11 @@ from kafka.protocol.metadata.metadata import MetadataResponse
 from kafka.protocol.producer import ProduceResponse
 from kafka_backlog_kit import full_name as full
 from kafka_kit import build, decode, response
+from sample_kit import sample_of
 from traffic_kit import batch, produce
 
+from benchmarks.kit.lone_proxy import enforce
 from enforcer.kafka.backlog.part import BlocksLimit
-from streaming.contract.events import PolicyChange
 
 HELD, REFUSED, FREE = "acme.held.t", "acme.refused.t", "acme.free.t"
 QUESTION = 3  # Metadata
@@ -27,9 +28,7 @@ class Blocked(Rig):
         policies = self.coordinator.policies
         for topic, policy in ((HELD, HOLD), (REFUSED, EXCEPTION)):
             path = f"namespaces.{full(topic).split('//')[1].rpartition('/')[0]}"
-            now = self.desk.wall_ms
-            change = PolicyChange(id="p", ts=now, at=now, path=path, value=quota(policy), version=None)
-            policies.apply([change])
+            enforce(policies, self.desk.wall_ms, {path: quota(policy)})
             self.say(topic, 10_240)
         self.proven = proven
 
@@ -93,9 +92,9 @@ class Blocked(Rig):
         """How many requests came to this."""
         labels = {"quota_type": "size", "policy": policy, "outcome": outcome}
         name = "weir_producer_block_requests_total"
-        return self.metrics.registry.get_sample_value(name, labels) or 0.0
+        return sample_of(self.metrics.registry, name, labels)
 
     @property
-    def held_now(self) -> float | None:
+    def held_now(self) -> float:
         """Requests that are held."""
-        return self.metrics.registry.get_sample_value("weir_producer_block_held")
+        return sample_of(self.metrics.registry, "weir_producer_block_held", {})

@@ -10,6 +10,7 @@ from clock_kit import Timer
 from context_kit import SERVER_NAME
 from kafka_kit import framed
 from mutation_kit import Desk
+from sample_kit import sample_of
 
 from enforcer.core import bounds
 from enforcer.core.metrics import Metrics
@@ -252,13 +253,13 @@ class Rig:
         """The client's socket is closed, by whomever."""
         self.connection.connection_lost(exc)
 
-    def closed(self, reason: str) -> float | None:
+    def closed(self, reason: str) -> float:
         """How many connections ended for this reason."""
         return self._counted("closed_connections", reason)
 
     def dropped(self, reason: str) -> float:
         """How many requests of departed clients were dropped for this reason."""
-        return self._counted("dropped_requests", reason) or 0.0
+        return self._counted("dropped_requests", reason)
 
-    def _counted(self, name: str, reason: str) -> float | None:
-        return self.metrics.registry.get_sample_value(f"weir_proxy_{name}_total", {"reason": reason})
+    def _counted(self, name: str, reason: str) -> float:
+        return sample_of(self.metrics.registry, f"weir_proxy_{name}_total", {"reason": reason})

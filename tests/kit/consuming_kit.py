@@ -12,11 +12,7 @@ from aiokafka import AIOKafkaConsumer
 from cluster_kit import fresh
 from confluent_kafka import Consumer
 from kafka import KafkaConsumer
-from kafka.protocol.producer import ProduceResponse
-from proxy_kit import until
-from stack_kit import new_topics
-from traffic_kit import batch, produce_to
-from wire_client import WireClient
+from reading_kit import fill
 
 from weir.jars.java import java_command
 
@@ -31,27 +27,7 @@ def filled(
 ) -> str:
     """A topic with so many records in each partition, in batches of one size; its name."""
     name = name or fresh("dispatch")
-    new_topics(bootstrap, name, partitions=partitions)
-    with WireClient(bootstrap) as client:
-
-        def receive(partition: int) -> int:
-            answer = client.receive(ProduceResponse, 9).responses[0].partition_responses
-            assert [part.index for part in answer] == [partition]
-            return int(answer[0].error_code)
-
-        for partition in range(partitions):
-            frame = produce_to(name, partition, batch(per_batch, size=size))
-
-            def begun(frame: bytes = frame, partition: int = partition) -> bool:
-                # A topic may be created some time before its leader knows.
-                client.send_frame(frame)
-                return receive(partition) == 0
-
-            until(begun)
-            left = count // per_batch - 1
-            for _ in range(left):
-                client.send_frame(frame)
-            assert [receive(partition) for _ in range(left)] == [0] * left
+    fill(bootstrap, name, count, batch=per_batch, size=size, partitions=partitions)
     return name
 
 

@@ -4,10 +4,10 @@ from contextlib import AbstractContextManager
 from typing import Any
 
 import pulsar
-from context_kit import enforce
 from pulsar_kit import client, fresh
 from pulsar_proxy_kit import PulsarThread
 
+from benchmarks.kit.lone_proxy import enforce
 from enforcer.laws.mutation.law import MutationQuotas
 from enforcer.laws.mutation.request import Request
 

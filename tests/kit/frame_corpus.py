@@ -28,21 +28,21 @@ class Exchange(NamedTuple):
     answer: bytes
 
 
-def load(path: Path = CORPUS) -> list[Exchange]:
+def load() -> list[Exchange]:
     """All exchanges, in the order of the file."""
     return [
         Exchange(client, key, version, _unpacked(request), _unpacked(answer))
-        for client, key, version, request, answer in json.loads(path.read_text())
+        for client, key, version, request, answer in json.loads(CORPUS.read_text())
     ]
 
 
-def save(exchanges: Iterable[Exchange], path: Path = CORPUS) -> None:
+def save(exchanges: Iterable[Exchange]) -> None:
     """Write them, one a line, so that a change shows as one."""
     lines = [
         json.dumps([one.client, one.key, one.version, _packed(one.request), _packed(one.answer)])
         for one in sorted(exchanges)
     ]
-    path.write_text("[\n" + ",\n".join(lines) + "\n]\n")
+    CORPUS.write_text("[\n" + ",\n".join(lines) + "\n]\n")
 
 
 def _packed(data: bytes) -> str:

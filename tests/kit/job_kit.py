@@ -68,11 +68,11 @@ class Job:
                 [*command, *map(str, routes), "--ready-file", str(self._ready)], stdout=log, stderr=log
             )
 
-    def end(self, number: signal.Signals, limit_s: float = STOP_S) -> int:
+    def end(self, number: signal.Signals) -> int:
         """Send a signal and wait for the end; returns the exit status."""
         assert self._process is not None
         self._process.send_signal(number)
-        return self._process.wait(limit_s)
+        return self._process.wait(STOP_S)
 
     def status(self) -> int | None:
         """Its exit status, None while it runs."""

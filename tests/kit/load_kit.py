@@ -22,6 +22,7 @@ _SLICE_S = 0.01
 _OPEN_MAX = 50
 """Records of one client that wait to be delivered."""
 _FLUSH_S = 15.0
+_WINDOW_S = 5.0
 
 
 @contextmanager
@@ -238,8 +239,8 @@ class Arrivals(Worker):
         consumer.close()
 
 
-def peak_of(workers: Sequence[Worker], from_s: float, to_s: float, window_s: float = 5.0) -> float:
-    """The highest rate over any window of that length."""
-    steps = int((to_s - from_s - window_s) / 0.1)
+def peak_of(workers: Sequence[Worker], from_s: float, to_s: float) -> float:
+    """The highest rate over any window of _WINDOW_S."""
+    steps = int((to_s - from_s - _WINDOW_S) / 0.1)
     starts = (from_s + 0.1 * step for step in range(max(1, steps)))
-    return max(sum(worker.rate(start, start + window_s) for worker in workers) for start in starts)
+    return max(sum(worker.rate(start, start + _WINDOW_S) for worker in workers) for start in starts)

@@ -5,6 +5,7 @@ from typing import Any
 from connection_kit import Rig, framed, frames_of
 from kafka.protocol import sasl
 from kafka_kit import build, request, response
+from sample_kit import sample_of
 
 ILLEGAL_STATE, AUTHENTICATION_FAILED = 34, 58
 ALICE = b"\0alice\0a-secret"
@@ -79,7 +80,7 @@ class Visit:
 
     def count(self, name: str, **labels: str) -> float:
         """A counter."""
-        return self.rig.metrics.registry.get_sample_value(f"weir_proxy_{name}_total", labels) or 0.0
+        return sample_of(self.rig.metrics.registry, f"weir_proxy_{name}_total", labels)
 
 
 def plain(visit: Visit) -> None:

@@ -6,12 +6,13 @@ from typing import Any, TypeVar, cast
 
 import orjson
 from clock_kit import Waiter
-from context_kit import context, read
+from context_kit import read
 from kafka.protocol.consumer import FetchRequest
 from kafka_kit import decode
 from message_kit import Record
 from traffic_kit import batch, fetch_request, fetch_response, produce
 
+from benchmarks.kit.lone_proxy import context
 from enforcer.core import bounds
 from enforcer.core.account import PUBLISH, Wait
 from enforcer.core.law import Clock

@@ -5,10 +5,10 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from clock_kit import SteadyClock
-from context_kit import context, enforce
 from law_kit import T0, Event
 from law_kit import quota as quota_entry
 
+from benchmarks.kit.lone_proxy import context, enforce
 from enforcer.core.law import Clock
 from enforcer.core.metrics import Metrics
 from enforcer.core.reports import Acknowledged

@@ -87,8 +87,9 @@ class ProxyProcess:
             return False
 
     def metric(self, series: str) -> float:
-        """One of them, 0 if it was never touched."""
-        return self.metrics().get(f"weir_proxy_{series}", 0.0)
+        """One of them, 0 of one with labels that was never touched; one without is there at once."""
+        seen, name = self.metrics(), f"weir_proxy_{series}"
+        return seen.get(name, 0.0) if "{" in name else seen[name]
 
     def held_up(self, above_s: float) -> float:
         """How often the loop was later than so much; the bounds of its histogram only."""

@@ -11,10 +11,10 @@ from itertools import count
 from typing import Any
 
 from clock_kit import SteadyClock
-from context_kit import context, enforce
 from part_link_kit import PartLink
 from sample_kit import sample_of
 
+from benchmarks.kit.lone_proxy import context, enforce
 from enforcer.core.feeds.policies import Policies
 from enforcer.core.law import Clock
 from enforcer.core.metrics import Metrics

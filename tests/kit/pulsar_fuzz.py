@@ -14,6 +14,7 @@ from typing import Any, cast
 from connection_kit import FakeTransport
 from pulsar_proxy_kit import bare, follow
 from pulsar_rig import LateUpstream, connect, connected
+from sample_kit import sample_of
 
 from enforcer.pulsar.connection import Connection
 from enforcer.pulsar.proxy import PulsarProxy
@@ -145,8 +146,9 @@ class PulsarFuzz:
     @property
     def mistakes(self) -> float:
         """How often a connection met a mistake of ours."""
-        value = self.proxy.metrics.registry.get_sample_value
-        return value("weir_proxy_bad_frames_total", {"reason": "internal"}) or 0.0
+        return sample_of(
+            self.proxy.metrics.registry, "weir_proxy_bad_frames_total", {"reason": "internal"}
+        )
 
     async def play(self, number: int) -> int:
         """One connection; returns how many frames it took. Raises AssertionError on a mistake of ours."""

@@ -6,10 +6,10 @@ from typing import Any
 import pytest
 from backlog_kit import decision
 from cluster_kit import LOOPBACK, address
-from context_kit import enforce
 from proxy_kit import ProxyThread
 from pulsar_kit import Admin, fresh
 
+from benchmarks.kit.lone_proxy import enforce
 from enforcer.core.settings import ProxySettings
 from enforcer.host.sockets import Address
 from enforcer.laws.backlog.blocks import Blocks

@@ -5,10 +5,8 @@ import subprocess
 from pathlib import Path
 from typing import Final
 
-from benchmarks.load.pulsar_perf import LIMIT_S, Measured, perf, tool
+from benchmarks.load.pulsar_perf import tool
 from weir.jars.folders import PULSAR, jars_dir
-
-__all__ = ["LIMIT_S", "Measured", "java_consume", "java_produce", "java_says", "perf", "tool"]
 
 CLIENT: Final = "org.apache.pulsar.client.cli.PulsarClientTool"
 _CONTENT: Final = re.compile(r"^publishTime:.*?, content:(.*)$", re.MULTILINE)

@@ -9,6 +9,8 @@ from stack_kit import new_topics
 from threaded import Threaded
 
 _LIMIT_S = 60.0
+_APART_S = 0.2
+"""A longer silence is between two bursts."""
 
 
 def fill(
@@ -18,7 +20,7 @@ def fill(
 
     Args:
         bootstrap: of the broker itself.
-        topic: its name; a record's value begins with its number in its partition.
+        topic: its name; a record's value is its number in its partition.
         records: a multiple of `batch`.
         batch: records in each.
         size: bytes of a value.
@@ -34,7 +36,7 @@ def fill(
     )  # fmt: skip
     for partition in range(partitions):
         for number in range(records):
-            producer.produce(topic, b"%d " % number + bytes(max(0, size - 8)), partition=partition)
+            producer.produce(topic, b"%0*d" % (size, number), partition=partition)
     assert producer.flush(_LIMIT_S) == 0
 
 
@@ -89,10 +91,10 @@ class Reading(Threaded):
                 value = message.value() or b""
                 topic, partition = message.topic() or "", message.partition() or 0
                 self.came.append((time.monotonic(), topic, len(value)))
-                self.numbers.setdefault((topic, partition), Counter())[int(value.split(b" ", 1)[0])] += 1
+                self.numbers.setdefault((topic, partition), Counter())[int(value)] += 1
 
 
-def pace(came: Sequence[tuple[float, int]], unit: str, apart_s: float = 0.2) -> float:
+def pace(came: Sequence[tuple[float, int]], unit: str) -> float:
     """Messages or bytes a second of a stretch, from the beginning of one burst to that of another.
 
     What comes in a period comes at once, and what comes too much is paid for by silence afterwards, so from a
@@ -104,9 +106,8 @@ def pace(came: Sequence[tuple[float, int]], unit: str, apart_s: float = 0.2) -> 
     Args:
         came: when, and how many bytes.
         unit: msgs or bytes.
-        apart_s: a longer silence is between two bursts.
     """
-    begins = [0] + [n for n in range(1, len(came)) if came[n][0] - came[n - 1][0] > apart_s]
+    begins = [0] + [n for n in range(1, len(came)) if came[n][0] - came[n - 1][0] > _APART_S]
     first, last = came[begins[0]][0], came[begins[-1]][0]
     counted = came[: begins[-1]]
     amount = len(counted) if unit == "msgs" else sum(size for _, size in counted)

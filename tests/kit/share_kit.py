@@ -9,9 +9,7 @@ from collections.abc import Mapping
 from functools import cache
 from typing import Final, NamedTuple
 
-from confluent_kafka import Producer
 from four_clients import BUILD_LIMIT_S, PINS
-from stack_kit import new_topics
 from wire_client import WireClient
 
 from enforcer.wire.kafka.codec import request_layout, response_layout
@@ -65,16 +63,6 @@ def _change(bootstrap: str, key: int, body: Fields, said: str) -> None:
     with RawMember(bootstrap) as wire:
         answer = wire.ask(key, 1, body)
     assert [each["ErrorCode"] for each in answer[said]] == [0], answer
-
-
-def filled(bootstrap: str, topic: str, count: int, per_batch: int = 1, size: int = 100) -> None:
-    """A new topic with so many records, in batches of one size."""
-    new_topics(bootstrap, topic)
-    producer = Producer({"bootstrap.servers": bootstrap, "linger.ms": 1_000, "batch.num.messages": per_batch})
-    for number in range(count):
-        producer.produce(topic, b"%0*d" % (size, number))
-        producer.poll(0)
-    assert producer.flush(LIMIT_S) == 0
 
 
 def java(bootstrap: str, group: str, topics: str, count: int, limit_s: int, *more: str) -> list[str]:

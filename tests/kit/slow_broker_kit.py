@@ -1,18 +1,16 @@
 """A broker that can be made slow, and producers that put load on it (slow_relay)."""
 
-import subprocess
-import sys
 import threading
 import time
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any, Self
+from typing import Self
 
-import orjson
 from confluent_kafka import Producer
 from threaded import Threaded
 
+from benchmarks.load.asked import Asked
 from weir.stack.kafka import HOST, free_port
 
 _RELAY = str(Path(__file__).with_name("slow_relay.py"))
@@ -36,8 +34,8 @@ class Served:
         return self.took_ms[min(len(self.took_ms) - 1, int(len(self.took_ms) * part))]
 
 
-class SlowBroker:
-    """The relay before a broker; a context manager.
+class SlowBroker(Asked):
+    """The relay before a broker.
 
     Attributes:
         address: where it listens, as the broker must advertise.
@@ -53,33 +51,19 @@ class SlowBroker:
         self.to = (HOST, 0)
 
     def __enter__(self) -> Self:
-        words = [sys.executable, _RELAY, str(self._port), str(self.to[1]), str(self._service_ms)]
-        self._process = subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+        super().__init__(_RELAY, str(self._port), str(self.to[1]), str(self._service_ms))
+        super().__enter__()
         self.take()
         return self
 
-    def __exit__(self, *_: object) -> None:
-        assert self._process.stdin is not None
-        self._process.stdin.close()
-        self._process.wait(_LIMIT_S)
-        assert self._process.stdout is not None
-        self._process.stdout.close()
-
     def serve_in(self, service_ms: float) -> None:
         """Each Produce request takes so long from now on."""
-        self._tell({"service_ms": service_ms})
+        self.ask({"service_ms": service_ms})
 
     def take(self) -> Served:
         """What was seen since the last time."""
-        said = self._tell({"take": True})
+        said = self.ask({"take": True})
         return Served(sorted(said["took_ms"]), said["most"])
-
-    def _tell(self, what: dict[str, Any]) -> dict[str, Any]:
-        assert self._process.stdin is not None and self._process.stdout is not None
-        self._process.stdin.write(orjson.dumps(what) + b"\n")
-        self._process.stdin.flush()
-        found: dict[str, Any] = orjson.loads(self._process.stdout.readline())
-        return found
 
 
 class Producers(Threaded):

@@ -14,6 +14,8 @@ from typing import Any
 import orjson
 import uvloop
 
+from benchmarks.load.asked import say
+
 PRODUCE = b"\0\0"
 _LENGTH = 4
 
@@ -110,8 +112,7 @@ async def main(port: int, broker_port: int, service_ms: float) -> None:
     while line := await said.readline():
         told = orjson.loads(line)
         service.service_ms = told.get("service_ms", service.service_ms)
-        sys.stdout.buffer.write(orjson.dumps(service.taken() if told.get("take") else {}) + b"\n")
-        sys.stdout.buffer.flush()
+        say(service.taken() if told.get("take") else {})
 
 
 if __name__ == "__main__":

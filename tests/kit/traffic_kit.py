@@ -62,12 +62,6 @@ def produce(
     return request(message, client_id)
 
 
-def produce_to(name: str, partition: int, records: bytes) -> bytes:
-    """A Produce request v9 for one partition."""
-    data = [{"name": name, "partition_data": [{"index": partition, "records": records}]}]
-    return request(build(ProduceRequest, 9, acks=1, timeout_ms=1000, topic_data=data))[0]
-
-
 def produce_of(
     version: int, *topics: str | UUID, records: bytes, acks: int = 1, txn: str | None = None
 ) -> ApiMessage:

@@ -6,19 +6,16 @@ line, and whatever the loop or the log complained of.
 
 import asyncio
 import gc
-import json
 import logging
-import subprocess
 import sys
-import threading
 import time
 import traceback
-from pathlib import Path
 from typing import Any, Self
 
 import uvloop
 from cluster_kit import address
 
+from benchmarks.load.asked import Asked, say
 from enforcer.core.settings import ProxySettings
 from enforcer.host.budget import resident_bytes
 from enforcer.host.server import ProxyConfig
@@ -26,7 +23,6 @@ from enforcer.kafka.proxy import KafkaProxy
 from streaming.contract.topics import Topics
 
 _BEAT_S = 0.002
-_LIMIT_S = 30.0
 
 
 class _Watch(logging.Handler):
@@ -57,7 +53,7 @@ class _Watch(logging.Handler):
             self.longest_s = max(self.longest_s, now - self._before)
             self._before = now
 
-    def report(self) -> str:
+    def report(self) -> dict[str, Any]:
         """What was seen since the last one."""
         found = {
             "resident_bytes": resident_bytes(),
@@ -65,7 +61,7 @@ class _Watch(logging.Handler):
             "errors": self.errors[:3],
         }
         self.errors, self.longest_s = [], 0.0
-        return json.dumps(found)
+        return found
 
 
 async def _serve(upstream: str, own: str, prefix: str) -> None:
@@ -83,20 +79,15 @@ async def _serve(upstream: str, own: str, prefix: str) -> None:
     gc.collect()
     gc.freeze()
     beat = loop.create_task(watch.beat())
-    _say("{}:{}".format(*proxy.listen))
+    say("{}:{}".format(*proxy.listen))
     while await loop.run_in_executor(None, sys.stdin.readline):
-        _say(watch.report())
+        say(watch.report())
     beat.cancel()
     await proxy.stop()
 
 
-def _say(line: str) -> None:
-    sys.stdout.write(line + "\n")
-    sys.stdout.flush()
-
-
-class WatchedProxy:
-    """The process; a context manager.
+class WatchedProxy(Asked):
+    """The process.
 
     Args:
         upstream: where it sends its clients.
@@ -105,38 +96,22 @@ class WatchedProxy:
     """
 
     def __init__(self, upstream: str, own: str, prefix: str) -> None:
-        command = [sys.executable, str(Path(__file__)), upstream, own, prefix]
-        self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-        self._killer = threading.Timer(2 * _LIMIT_S, self._process.kill)
+        super().__init__(__file__, upstream, own, prefix)
         self.bootstrap = ""
 
     def __enter__(self) -> Self:
-        self._killer.start()
-        self.bootstrap = self._line()
+        super().__enter__()
+        self.bootstrap = self.said()
         return self
 
     def __exit__(self, *_: object) -> None:
-        assert self._process.stdin is not None and self._process.stdout is not None
-        self._process.stdin.close()
-        try:
-            assert self._process.wait(_LIMIT_S) == 0
-        finally:
-            self._killer.cancel()
-            self._process.kill()
-            self._process.stdout.close()
+        super().__exit__()
+        assert self.status == 0
 
     def report(self) -> dict[str, Any]:
         """How it is; see the module."""
-        assert self._process.stdin is not None
-        self._process.stdin.write("\n")
-        self._process.stdin.flush()
-        return json.loads(self._line())  # type: ignore[no-any-return]
-
-    def _line(self) -> str:
-        assert self._process.stdout is not None
-        line = self._process.stdout.readline().strip()
-        assert line, f"the proxy ended with status {self._process.poll()}"
-        return line
+        found: dict[str, Any] = self.ask(None)
+        return found
 
 
 if __name__ == "__main__":

@@ -97,11 +97,10 @@ class WireClient(AbstractContextManager[Any]):
         message = build(topics.DeleteTopicsRequest, version, topic_names=names, timeout_ms=10_000)
         return self.answer_to(message)
 
-    def grow(self, name: str, count: int, version: int = 3, validate_only: bool = False) -> Any:
+    def grow(self, name: str, count: int, version: int = 3) -> Any:
         """CreatePartitions: raise a topic to `count` partitions."""
-        fields = {"topics": [{"name": name, "count": count}], "timeout_ms": 10_000}
-        message = build(topics.CreatePartitionsRequest, version, validate_only=validate_only, **fields)
-        return self.answer_to(message)
+        parts = [{"name": name, "count": count}]
+        return self.answer_to(build(topics.CreatePartitionsRequest, version, topics=parts, timeout_ms=10_000))
 
     def metadata(
         self, names: list[str], version: int = 9, create: bool = False, limit_s: float = LIMIT_S

@@ -4,8 +4,9 @@ from pathlib import Path
 
 import pytest
 from pulsar_kit import Admin, fresh
-from pulsar_tools import java_consume, java_produce, perf
+from pulsar_tools import java_consume, java_produce
 
+from benchmarks.load.pulsar_perf import perf
 from benchmarks.peers.pulsar_proxy import own_proxy
 from weir.stack.pulsar import LocalPulsar
 

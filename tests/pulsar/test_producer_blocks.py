@@ -14,8 +14,9 @@ from proxy_kit import until
 from pulsar import MessageId, Result
 from pulsar_kit import Admin, Publishing, Sending, client, fresh, numbered, receive
 from pulsar_proxy_kit import BOTH_WAYS, TLS_IN_SOAK, PulsarThread, joined, limited
-from pulsar_tools import java_produce, perf
+from pulsar_tools import java_produce
 
+from benchmarks.load.pulsar_perf import perf
 from weir.stack.pulsar import LocalPulsar
 
 BEYOND, INSIDE = 10_240, 100

@@ -84,7 +84,7 @@ def test_a_service_that_ends_at_its_start_is_seen(folder: Path, monkeypatch: pyt
     """At once, not at the limit."""
     building.FOLDER.mkdir()
     shutil.copy("/bin/true", GUBERNATOR.path)
-    with pytest.raises(Unavailable, match="it ended"), service.gubernator(folder):
+    with pytest.raises(Unavailable, match="gubernator did not start"), service.gubernator(folder):
         pass
 
 

@@ -21,7 +21,7 @@ def test_a_round_comes_out_of_the_lone_worker(tmp_path: Path) -> None:
     cluster, worker = Cluster(groups=200, brokers=10, spread=5), LoneWorker(tmp_path, rounds.POLICIES, 2)
     written = []
     for number in range(2):
-        reports = [(schemas.PACKED_USAGE, value) for _, value in cluster.packed_reports(number)]
+        reports = [(schemas.PACKED_USAGE, value) for _, value in cluster.reports(number, packed=True)]
         assert worker.take(reports, cluster.begin(number)).written == 0
         tick = [(schemas.USAGE, cluster.tick(number))]
         written.append(worker.take(tick, cluster.begin(number) + ROUND_MS).written)

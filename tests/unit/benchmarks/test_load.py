@@ -12,10 +12,10 @@ from benchmarks.load import asking
 from benchmarks.load.asking import drive, settled
 from benchmarks.load.events import (
     POLICIES,
+    T0,
     drawn,
     packed_by,
     packed_requests,
-    request,
     requests,
     user,
     users_of,
@@ -59,8 +59,8 @@ def test_events_are_what_the_contract_reads() -> None:
 
 def test_events_without_a_time_take_the_records() -> None:
     """As the proxy writes them: the broker's clock is the clock of all."""
-    assert "ts" not in orjson.loads(request("a", 1, "u"))
-    assert orjson.loads(request("a", 1, "u", 5))["ts"] == 5
+    (_, record), (_, own) = *requests(1, 1), *requests(1, 1, ts=True)
+    assert "ts" not in orjson.loads(record) and orjson.loads(own) == {**orjson.loads(record), "ts": T0}
 
 
 def test_packed_events_are_those_that_were_asked_for() -> None:

@@ -13,7 +13,7 @@ LATENCY += " - 95pct: 344.181 - 99pct: 346.751 - 99.9pct: 348.619 - Max: 348.869
 def test_both_kinds_say_the_same_figures(verb: str, behind: str) -> None:
     """Messages, rates and times, wherever they stand among other lines."""
     said = f"Aggregated throughput stats --- 4000 records {verb} --- 2000.5 msg/s --- 1.6 Mbit/s{behind}\n"
-    expected = Measured(4_000, 2000.5, 1.6, 270.752, 281.071, 344.181, 346.751)
+    expected = Measured(4_000, 2000.5, 281.071, 346.751)
     assert measured("P - started\n" + said + LATENCY) == expected
 
 

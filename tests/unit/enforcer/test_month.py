@@ -9,7 +9,7 @@ from types import BuiltinFunctionType, FunctionType, ModuleType
 from typing import Any
 
 import pytest
-from context_kit import READERS, context, enforce
+from context_kit import READERS
 from entity_kit import admission, backlog, decided, dispatch, latency, reported, request, share, slots, usage
 from entity_kit import view as view_of
 from group_finder_kit import Scene
@@ -18,6 +18,7 @@ from message_kit import Record
 from month_kit import DAY_MS, DAYS, POLICIES, WEEK, Readings, policies_of
 from mutation_kit import own
 
+from benchmarks.kit.lone_proxy import context, enforce
 from enforcer.control.entities import details, view
 from enforcer.core import bounds
 from enforcer.core.account import PUBLISH

@@ -36,6 +36,7 @@ _MAKES: Final[Mapping[str, type[Traffic]]] = {
     "backlog": Backlogs,
 }  # fmt: skip
 _MANY: Final = 10_000_000
+_NAME_MAX: Final = 28
 _ROUNDED: Final = 1e-6
 _CELLS: Final = (
     ("scenario", 26), ("law", 12), ("whose", 30), ("over", 20), ("bound", 11), ("", 20), ("beyond for", 11),
@@ -211,8 +212,8 @@ def _with(value: float, percent: float | None) -> str:
     return number(value) if percent is None else f"{number(value)} ({percent:.1f} %)"
 
 
-def _short(name: str, most: int = 28) -> str:
-    return name if len(name) <= most else f"..{name[2 - most:]}"
+def _short(name: str) -> str:
+    return name if len(name) <= _NAME_MAX else f"..{name[2 - _NAME_MAX:]}"
 
 
 def _percent(part: float, whole: float) -> float | None:

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 import uvicorn
 from each_kit import each
+from sample_kit import sample_of
 from waiting_kit import until
 
 from enforcer.control import connections
@@ -107,13 +108,12 @@ class Server:
 
     def ended(self, reason: str) -> float:
         """How many were ended for it."""
-        name = "weir_admin_connections_ended_total"
-        return self.metrics.registry.get_sample_value(name, {"reason": reason}) or 0.0
+        return sample_of(self.metrics.registry, "weir_admin_connections_ended_total", {"reason": reason})
 
     @property
     def open(self) -> float:
         """Connections that hold a place."""
-        return self.metrics.registry.get_sample_value("weir_admin_connections") or 0.0
+        return sample_of(self.metrics.registry, "weir_admin_connections", {})
 
 
 @asynccontextmanager

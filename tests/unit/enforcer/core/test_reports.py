@@ -8,6 +8,7 @@ import orjson
 import pytest
 from confluent_kafka import TIMESTAMP_LOG_APPEND_TIME, KafkaError, KafkaException, Producer
 from proxy_kit import until
+from sample_kit import sample_of
 
 from enforcer.core.metrics import Metrics
 from enforcer.core.reports import Reports
@@ -106,8 +107,7 @@ class Bench:
 
     def count(self, result: str) -> float:
         """Events with this result."""
-        found = self.metrics.registry.get_sample_value("weir_proxy_events_total", {"result": result})
-        return found or 0.0
+        return sample_of(self.metrics.registry, "weir_proxy_events_total", {"result": result})
 
 
 @pytest.fixture

@@ -22,7 +22,7 @@ Import = Callable[..., list[dict[str, Any]]]
 def imported(tmp_path: Path) -> Import:
     """Import files, or lines, and read the events."""
 
-    def run(*logs: Path | list[str], kind: str = "kafka-request-log", words: tuple[str, ...] = ()) -> Any:
+    def run(*logs: Path | list[str], words: tuple[str, ...] = ()) -> Any:
         files = []
         for number, log in enumerate(logs):
             if isinstance(log, list):
@@ -31,7 +31,7 @@ def imported(tmp_path: Path) -> Import:
                 log = path
             files.append(str(log))
         out = tmp_path / "events.jsonl"
-        assert main(["import", kind, *files, "--out", str(out), *words]) == 0
+        assert main(["import", "kafka-request-log", *files, "--out", str(out), *words]) == 0
         return [orjson.loads(line) for line in out.read_bytes().splitlines()]
 
     return run

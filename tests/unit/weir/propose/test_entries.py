@@ -55,9 +55,9 @@ def test_headroom_times_as_much_gets_through(tmp_path: Path) -> None:
     assert outcomes(found, "user=alice")[1] == [len(log), 0, 0]
 
 
-def lumps(every_s: int, msgs: int, count: int = 60, **fields: str) -> list[Event]:
+def lumps(every_s: int, msgs: int, **fields: str) -> list[Event]:
     """A subscription that gets so many messages at once, so often."""
-    return [delivery(n * every_s * SECOND_MS, msgs, 10 * msgs, **fields) for n in range(count)]
+    return [delivery(n * every_s * SECOND_MS, msgs, 10 * msgs, **fields) for n in range(60)]
 
 
 @pytest.mark.parametrize(

@@ -10,6 +10,7 @@ import pytest
 from admin_api_kit import parts, scope_of
 from entity_kit import admission, decided, dispatch, share
 from fastapi import FastAPI
+from sample_kit import sample_of
 from waiting_kit import until
 
 from enforcer.control.access.tokens import Grant, Role, digest_of
@@ -71,7 +72,7 @@ def opened(made: Parts, listener: Listener, app: FastAPI | None = None) -> "asyn
 
 def ended(made: Parts, reason: str) -> float:
     """How many have ended so."""
-    return made.metrics.registry.get_sample_value("weir_admin_streams_ended_total", {"reason": reason}) or 0
+    return sample_of(made.metrics.registry, "weir_admin_streams_ended_total", {"reason": reason})
 
 
 async def test_it_tells_how_all_is_and_the_first_page(made: Parts) -> None:

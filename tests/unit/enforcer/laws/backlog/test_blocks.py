@@ -5,10 +5,10 @@ from typing import Any
 
 import pytest
 from backlog_kit import EXCEPTION, HOLD, decision, quota
-from context_kit import enforce
 from mutation_kit import EPOCH_MS, Desk
-from prometheus_client import CollectorRegistry
+from sample_kit import sample_of
 
+from benchmarks.kit.lone_proxy import enforce
 from enforcer.laws.backlog.block import Block, acts, block_of
 from enforcer.laws.backlog.blocks import FORGET_MS, Blocks
 from streaming.contract.backlog.actions import backlog_action
@@ -57,8 +57,7 @@ class World:
 
     def metric(self, name: str, **labels: str) -> float:
         """Of blocked producers."""
-        registry: CollectorRegistry = self.desk.metrics.registry
-        return registry.get_sample_value(f"weir_producer_{name}", labels) or 0.0
+        return sample_of(self.desk.metrics.registry, f"weir_producer_{name}", labels)
 
 
 @pytest.fixture

@@ -5,9 +5,9 @@ from dataclasses import replace
 from typing import Any
 
 from concurrency_kit import FIXED_2, decided
-from context_kit import enforce
 from mutation_kit import Desk
 
+from benchmarks.kit.lone_proxy import enforce
 from enforcer.kafka.addresses.brokers import Brokers
 from enforcer.laws.concurrency.limiter import Limiter
 from enforcer.laws.concurrency.limits import ConcurrencyLimits

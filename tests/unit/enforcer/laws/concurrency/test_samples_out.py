@@ -3,8 +3,8 @@
 from typing import Any
 
 from concurrency_kit import MS
-from context_kit import context
 
+from benchmarks.kit.lone_proxy import context
 from enforcer.core.bounds import PACK_MIN
 from enforcer.core.law import Clock
 from enforcer.laws.concurrency.limits import SamplesOut

@@ -8,9 +8,9 @@ from typing import Any
 
 import orjson
 import pytest
-from context_kit import context, enforce
 from dispatch_kit import PER_SUBSCRIPTION, PLACE, T0, TOPIC, Job
 
+from benchmarks.kit.lone_proxy import context, enforce
 from enforcer.core import bounds
 from enforcer.core.feeds.policies import Policies
 from enforcer.core.law import Clock

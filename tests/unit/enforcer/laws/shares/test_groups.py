@@ -6,9 +6,9 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from context_kit import enforce
 from meter_kit import EPOCH_MS, POLICIES, Desk, many_groups, publish
 
+from benchmarks.kit.lone_proxy import enforce
 from enforcer.core import bounds
 from enforcer.core.account import State
 from enforcer.core.law import Clock
