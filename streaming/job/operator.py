@@ -99,7 +99,7 @@ def group_function(given: Input) -> GroupFunction:
             # Before anything is counted: what is too large becomes a dead letter here.
             limit_record_size(outputs, records)
         if given.counts is not None and candidate:
-            given.counts.add(BatchCounts(tried=tried_counts(candidate.name, law, outputs)))
+            given.counts.add(tried_counts(candidate.name, law, outputs))
         elif given.counts is not None:
             batch_ms = state.getCurrentProcessingTimeMs()
             given.counts.add(counts_of(law, records, outputs, batch_ms, blobs.traffic if blobs else None))

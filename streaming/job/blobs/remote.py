@@ -10,7 +10,7 @@ from streaming.contract.errors import StateError
 from streaming.job.blobs.cache import SegmentCache
 from streaming.job.blobs.files import Files, insist
 from streaming.job.blobs.local import SUFFIX, digest
-from streaming.job.spark.counts import BYTES
+from streaming.job.spark.counts import Totals
 from streaming.state.body import unpacked
 
 WRITTEN: Final = "written"
@@ -52,13 +52,13 @@ class RemoteBlobStore:
         stores: of the checkpoint.
         folder: name of the shard's folder.
         batches_kept: how many batches back Spark may ask for the state again.
-        traffic: counts what is done: segments by WRITTEN and so on, bytes by the same with BYTES.
+        traffic: counts what is done.
     """
 
     stores: RemoteBlobStores
     folder: str
     batches_kept: int
-    traffic: Counter[str] = field(default_factory=Counter)
+    traffic: Totals = field(default_factory=Counter)
 
     def put(self, content: bytes) -> str:
         """Keep `content`; the name is its digest, and is given once the file is there for good.
@@ -118,8 +118,8 @@ class RemoteBlobStore:
         return content
 
     def _count(self, what: str, size: int) -> None:
-        self.traffic[what] += 1
-        self.traffic[f"{what}{BYTES}"] += size
+        self.traffic["segments", what] += 1
+        self.traffic["segment_bytes", what] += size
 
     def _path(self, name: str) -> str:
         return f"{self.stores.root}/{self.folder}/{name}{SUFFIX}"

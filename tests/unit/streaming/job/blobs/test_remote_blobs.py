@@ -84,9 +84,9 @@ def test_a_segment_is_fetched_once(stores: RemoteBlobStores) -> None:
     assert blobs.get(name).equals(rows_of(1))
     caches.MAPPED.clear()
     assert blobs.get(name).equals(rows_of(1)) and blobs.get(name, remember=False).equals(rows_of(1))
-    assert (blobs.traffic["fetched"], blobs.traffic["cached"]) == (1, 2)
+    assert (blobs.traffic["segments", "fetched"], blobs.traffic["segments", "cached"]) == (1, 2)
     mine = stores.of("mutation", 0)
-    assert mine.get(name).equals(rows_of(1)) and not mine.traffic["fetched"]
+    assert mine.get(name).equals(rows_of(1)) and not mine.traffic["segments", "fetched"]
 
 
 def test_a_cache_has_its_bound(stores: RemoteBlobStores) -> None:
@@ -111,7 +111,7 @@ def test_a_damaged_file_of_the_cache_is_fetched_again(stores: RemoteBlobStores) 
         (stores.cache.folder / f"{name}.arrow").write_bytes(content)
         caches.MAPPED.clear()
         assert blobs.get(name).equals(rows_of(1))
-    assert blobs.traffic["fetched"] == 2
+    assert blobs.traffic["segments", "fetched"] == 2
 
 
 def test_a_damaged_or_missing_segment_is_named(stores: RemoteBlobStores, tmp_path: Path) -> None:
