@@ -25,15 +25,14 @@ if TYPE_CHECKING:
     from enforcer.core.settings import ProxySettings
     from enforcer.pulsar.settings import PulsarSettings
 
+DESCRIPTION = (
+    "Stands between Kafka clients, or with --pulsar Pulsar clients, and their cluster and"
+    " enforces what the job decides."
+)
 
-def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
-    """Declare the command."""
-    parser = subparsers.add_parser(
-        "proxy",
-        help="run the Kafka or the Pulsar proxy",
-        description="Stands between Kafka clients, or with --pulsar Pulsar clients, and their cluster and"
-        " enforces what the job decides.",
-    )
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """Its options."""
     add_cluster_options(parser)
     pulsar = "stand before this Pulsar broker instead, or several with commas; --kafka then is the cluster of"
     add(parser, "--pulsar", f"{pulsar} Weir's own topics", metavar="HOST:PORT")
@@ -50,7 +49,6 @@ def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]"
     )
     add(parser, "--workers", workers, metavar="N", type=whole(1, WORKERS_MAX), default=1)
     add_flag(parser, "--worker", argparse.SUPPRESS)
-    parser.set_defaults(run=run)
 
 
 def run(args: argparse.Namespace) -> int:

@@ -17,9 +17,8 @@ if TYPE_CHECKING:
     from streaming.job.process.checkpoint_read import CheckpointRead
 
 
-def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
-    """Declare the command."""
-    parser = subparsers.add_parser("state", help="what a checkpoint of the job holds")
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """Its commands."""
     actions = parser.add_subparsers(metavar="ACTION", required=True)
     show = actions.add_parser(
         "show",
