@@ -67,7 +67,7 @@ def _lines(one: "CheckpointRead") -> list[str]:
     note = one.note
     where = f"pid {note.pid} on host {note.place.host}"
     state = "ended" if note.left else "runs, or did not end in order"
-    wrote = f"written by Weir {note.weir or 'before 1.0.0'} ({where}: {state})"
+    wrote = f"written by Weir {note.weir} ({where}: {state})"
     last = wrote if note.holder else "its job has left no note"
     runs_again = "" if one.next_batch is None else f"; batch {one.next_batch} has begun"
     offsets = [
