@@ -61,7 +61,7 @@ def _client(store: ObjectStore) -> fs.S3FileSystem:
         **dict(store.options),
         connect_timeout=store.attempt_s,
         request_timeout=store.attempt_s,
-        # `insist` asks again, within a limit of time; the SDK would count attempts.
+        # The blob store asks again, within a limit of time; the SDK would count attempts.
         retry_strategy=fs.AwsStandardS3RetryStrategy(max_attempts=1),
         # Opened with the first PUT and not by a request of its own: small objects are one request.
         allow_delayed_open=True,

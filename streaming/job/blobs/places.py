@@ -9,10 +9,9 @@ from pyspark.sql import SparkSession
 
 from streaming.contract.errors import WeirError
 from streaming.job.blobs.cache import SegmentCache
-from streaming.job.blobs.files import ATTEMPTS_MIN, Files
 from streaming.job.blobs.local import FileBlobStore, segments_folder
 from streaming.job.blobs.object_store import ObjectStore
-from streaming.job.blobs.remote import RemoteBlobStore
+from streaming.job.blobs.remote import ATTEMPTS_MIN, Files, RemoteBlobStore
 from streaming.job.blobs.webhdfs import DEFAULT_PORT, WebHdfs
 from streaming.job.spark.settings import JobSettings, local_folder
 

@@ -1,15 +1,15 @@
 """Segments beside a checkpoint that is far away: written there, read from this machine's cache."""
 
+import time
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from typing import Final
+from typing import Final, Protocol, TypeVar
 
 import pyarrow as pa
 
 from streaming.contract.errors import StateError
 from streaming.job.blobs.cache import SegmentCache
-from streaming.job.blobs.files import Answer, Files, insist
 from streaming.job.blobs.local import SUFFIX, digest
 from streaming.job.spark.counts import Totals
 from streaming.state.body import unpacked
@@ -18,6 +18,32 @@ WRITTEN: Final = "written"
 FETCHED: Final = "fetched"
 CACHED: Final = "cached"
 DELETED: Final = "deleted"
+ATTEMPTS_MIN: Final = 4
+"""One attempt may take this part of the limit, so that one hanging connection does not use all of it."""
+_FIRST_PAUSE_S: Final = 0.1
+_LONGEST_PAUSE_S: Final = 2.0
+_DAMAGED: Final = (
+    "the checkpoint is damaged: bring it back from a backup, or begin anew with another job.checkpoint_dir"
+)
+Answer = TypeVar("Answer")
+
+
+class Files(Protocol):
+    """Whole files by their paths, far away. Each call ends within the implementation's own time limit.
+
+    Raises:
+        FileNotFoundError, PermissionError: asking again is of no use.
+        OSError: it may be another time.
+    """
+
+    def write(self, path: str, content: bytes) -> None:
+        """Have a file with this content: whole and for good when it returns, and never half of it."""
+
+    def read(self, path: str) -> pa.Buffer:
+        """The content of a file."""
+
+    def delete(self, path: str) -> None:
+        """Delete a file, if it is there."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,10 +120,7 @@ class RemoteBlobStore:
     def _fetched(self, name: str) -> pa.Buffer:
         content = self._insist(name, "read", self.files.read)
         if digest(content) != name:
-            raise StateError(
-                f"{self._uri(name)} does not hold what its name says; the checkpoint is damaged: bring it"
-                " back from a backup, or begin anew with another job.checkpoint_dir"
-            )
+            raise StateError(f"{self._uri(name)} does not hold what its name says; {_DAMAGED}")
         self._count(FETCHED, len(content))
         return content
 
@@ -106,8 +129,35 @@ class RemoteBlobStore:
         self.traffic["segment_bytes", what] += size
 
     def _insist(self, name: str, what: str, ask: Callable[[str], Answer]) -> Answer:
-        path = f"{self.root}/{name}{SUFFIX}"
-        return insist(lambda: ask(path), self._uri(name), what, self.limit_s)
+        """Ask of a segment until it works, is refused, or `limit_s` is nearly over.
+
+        Args:
+            name: of the segment.
+            what: is done to it, for people.
+            ask: one attempt at its path, which takes at most a part (ATTEMPTS_MIN) of the limit.
+
+        Raises:
+            StateError: it did not work; names the URI and what to do.
+        """
+        begun, pause_s = time.monotonic(), _FIRST_PAUSE_S
+        uri = self._uri(name)
+        while True:
+            try:
+                return ask(f"{self.root}/{name}{SUFFIX}")
+            except FileNotFoundError as error:
+                raise StateError(f"{uri} is missing ({error}); {_DAMAGED}") from error
+            except PermissionError as error:
+                right = "give the job's user the right to read, write and delete there"
+                raise StateError(f"{uri} may not be {what}: {error}; {right}") from error
+            except OSError as error:
+                # The next attempt must end within the limit.
+                if time.monotonic() - begun + pause_s > self.limit_s * (1 - 1 / ATTEMPTS_MIN):
+                    raise StateError(
+                        f"{uri} could not be {what} within {self.limit_s:g} s: {error}; see that its file"
+                        " system answers, then start the job again: it goes on where it was"
+                    ) from error
+            time.sleep(pause_s)
+            pause_s = min(2 * pause_s, _LONGEST_PAUSE_S)
 
     def _uri(self, name: str) -> str:
         return f"{self.uri}/{name}{SUFFIX}"
