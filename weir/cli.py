@@ -15,32 +15,36 @@ from streaming.contract.printable import printable, printable_lines
 DONE, FAILED, BAD_USAGE, TAKEN_OVER = 0, 1, 2, 3
 _TIME_OPTIONS = ("--from", "--to", "--at")
 _RELATIVE_TIME = re.compile(r"-\d.*")
-# Command -> module with `add_parser(subparsers)`. In the order in which --help shows them.
+# Command -> its module, and what --help says of it, in this order. A module has `add_options(parser)`,
+# `run(args)` or commands that have one, and where there is more to say DESCRIPTION and EPILOG.
 COMMANDS = {
-    "setup": "weir.commands.local.setup",
-    "up": "weir.commands.up",
-    "demo": "weir.commands.demo",
-    "top": "weir.top.command",
-    "explain": "weir.explain.command",
-    "tail": "weir.commands.tail",
-    "backlog": "weir.commands.backlog",
-    "bill": "weir.bill.command",
-    "send": "weir.commands.send",
-    "policy": "weir.commands.policy",
-    "dump": "weir.commands.dump",
-    "import": "weir.imports.command",
-    "replay": "weir.commands.replay",
-    "propose": "weir.propose.command",
-    "simulate": "weir.simulate.command",
-    "kafka": "weir.commands.local.kafka",
-    "pulsar": "weir.commands.local.pulsar",
-    "job": "weir.commands.job",
-    "state": "weir.commands.local.state",
-    "proxy": "weir.commands.proxy",
-    "admin": "weir.commands.admin",
-    "collect": "weir.commands.collect",
-    "healthy": "weir.commands.local.healthy",
-    "doctor": "weir.doctor.command",
+    "setup": ("weir.commands.local.setup", "fetch the jars and prepare this machine"),
+    "up": ("weir.commands.up", "run the whole stack in the foreground"),
+    "demo": ("weir.commands.demo", "the stack with a short real workload and a live table of decisions"),
+    "top": ("weir.top.command", "who uses most of its limit, waits or is refused"),
+    "explain": ("weir.explain.command", "say why a request was decided as it was"),
+    "tail": ("weir.commands.tail", "follow the decisions"),
+    "backlog": ("weir.commands.backlog", "topics by how near they are to their backlog quotas"),
+    "bill": ("weir.bill.command", "what each tenant used: bytes, partitions, storage, time throttled"),
+    "send": ("weir.commands.send", "publish event files"),
+    "policy": ("weir.commands.policy", "check, explain, apply and show policies"),
+    "dump": ("weir.commands.dump", "write the topics as event files that replay by themselves"),
+    "import": ("weir.imports.command", "brokers' own logs of requests as event files"),
+    "replay": ("weir.commands.replay", "decide event files or topics again, under other policies too"),
+    "propose": ("weir.propose.command", "limits for everybody from event files or topics"),
+    "simulate": ("weir.simulate.command", "try limits in a simulation before choosing them"),
+    "kafka": ("weir.commands.local.kafka", "run a local Kafka broker in the foreground"),
+    "pulsar": ("weir.commands.local.pulsar", "run a local Pulsar in the foreground"),
+    "job": ("weir.commands.job", "run the Spark job"),
+    "state": ("weir.commands.local.state", "what a checkpoint of the job holds"),
+    "proxy": ("weir.commands.proxy", "run the Kafka or the Pulsar proxy"),
+    "admin": ("weir.commands.admin", "run the admin API"),
+    "collect": (
+        "weir.commands.collect",
+        "look after backlogs; publish Kafka's own quotas, or meter a Pulsar cluster and set its limits",
+    ),
+    "healthy": ("weir.commands.local.healthy", "ask a part on this machine whether it is well"),
+    "doctor": ("weir.doctor.command", "what is open or wrong, and what mends it"),
 }
 
 
@@ -59,8 +63,22 @@ def build_parser(command: str | None) -> argparse.ArgumentParser:
     parser.add_argument("--version", action="version", version=f"weir {version('weir')}")
     subparsers = parser.add_subparsers(title="commands", metavar="COMMAND", dest="command", required=True)
     for name in (command,) if command and command in COMMANDS else COMMANDS:
-        import_module(COMMANDS[name]).add_parser(subparsers)
+        _add(subparsers, name, *COMMANDS[name])
     return parser
+
+
+def _add(
+    subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]", name: str, module: str, meaning: str
+) -> None:
+    found = import_module(module)
+    about, epilog = getattr(found, "DESCRIPTION", None), getattr(found, "EPILOG", "")
+    # What has lines of its own is shown as it stands.
+    form = argparse.RawDescriptionHelpFormatter if "\n" in epilog else argparse.HelpFormatter
+    parser = subparsers.add_parser(
+        name, help=meaning, description=about, epilog=epilog, formatter_class=form
+    )
+    parser.set_defaults(run=getattr(found, "run", None), usage_error=parser.error)
+    found.add_options(parser)
 
 
 def main(argv: Sequence[str] | None = None) -> int:

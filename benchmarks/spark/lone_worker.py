@@ -18,7 +18,7 @@ from pyspark.sql.types import StructType
 from streaming.contract.errors import WeirError
 from streaming.contract.events import MAX_AHEAD_MS
 from streaming.contract.topics import Topics
-from streaming.job.blobs.local import SUFFIX, BlobStores, segments_folder
+from streaming.job.blobs.local import SUFFIX, FileBlobStore, segments_folder
 from streaming.job.grouping_keys import law_of_key
 from streaming.job.operator import Input, group_function, warm_up
 from streaming.job.output_columns import PackRule
@@ -62,7 +62,7 @@ class LoneWorker:
     """
 
     def __init__(self, folder: Path, policies: dict[str, Any], shards: int) -> None:
-        self._stores = BlobStores(folder=segments_folder(folder), batches_kept=_BATCHES_KEPT)
+        self._stores = FileBlobStore(segments_folder(folder), _BATCHES_KEPT)
         self._given = Input(
             context=StepContext(initial=policies, fail_fast=True), shards=shards, tasks=shards,
             names=names_of(Topics()), blob_stores=self._stores,

@@ -21,8 +21,8 @@ from streaming.contract.errors import StateError
 from streaming.contract.events import MAX_AHEAD_MS
 from streaming.contract.topics import Topics
 from streaming.job import schemas
-from streaming.job.blobs.local import BlobStores
-from streaming.job.blobs.remote import RemoteBlobStores
+from streaming.job.blobs.local import FileBlobStore
+from streaming.job.blobs.remote import RemoteBlobStore
 from streaming.job.grouping_keys import law_of_key
 from streaming.job.output_columns import PackRule, limit_record_size, output_columns
 from streaming.job.routing import live_router
@@ -62,7 +62,7 @@ class Input:
     topics: Topics = field(default_factory=Topics)
     packing: PackRule | None = None
     counts: Accumulator[BatchCounts] | None = None
-    blob_stores: BlobStores | RemoteBlobStores | None = None
+    blob_stores: FileBlobStore | RemoteBlobStore | None = None
     candidates: tuple[CandidatePolicies, ...] = ()
 
 
@@ -99,10 +99,10 @@ def group_function(given: Input) -> GroupFunction:
             # Before anything is counted: what is too large becomes a dead letter here.
             limit_record_size(outputs, records)
         if given.counts is not None and candidate:
-            given.counts.add(BatchCounts(tried=tried_counts(candidate.name, law, outputs)))
+            given.counts.add(tried_counts(candidate.name, law, outputs))
         elif given.counts is not None:
-            batch_ms = state.getCurrentProcessingTimeMs()
-            given.counts.add(counts_of(law, records, outputs, batch_ms, blobs.traffic if blobs else None))
+            traffic = blobs.traffic if isinstance(blobs, RemoteBlobStore) else None
+            given.counts.add(counts_of(law, records, outputs, state.getCurrentProcessingTimeMs(), traffic))
         if len(outputs) and replay:
             yield [
                 column.cast(pa.binary()) if name == "value" else column

@@ -16,7 +16,7 @@ from streaming.contract.errors import BadEvent, WeirError
 from streaming.contract.events import PolicyChange, load_object, parse
 from streaming.contract.fields import TS_MAX_MS
 from streaming.contract.topics import Cluster
-from streaming.kafka_io.reader import ASK_LIMIT_S, NoTopic, Reader
+from streaming.kafka_io.reader import NoTopic, Reader
 from streaming.policy.files import check_entry
 from streaming.policy.policy_set import parse_path
 from streaming.policy.schema import VALUES
@@ -292,7 +292,7 @@ class PolicyReader:
         """
         deadline = time.monotonic() + timeout_s
         try:
-            spans = self._reader.spans(self._topic, limit_s=min(timeout_s, ASK_LIMIT_S))
+            spans = self._reader.spans(self._topic, until_s=deadline)
         except NoTopic as absent:
             raise WeirError(
                 f"there is no topic {self._topic} on {self._cluster.bootstrap}; start `weir up` or `weir job`"

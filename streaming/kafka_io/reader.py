@@ -119,19 +119,26 @@ class Reader:
         return Span(topic=topic, partition=number, start=edges[0], end=edges[1])
 
     def spans(
-        self, topic: str, from_ms: int = 0, to_ms: int | None = None, limit_s: float = ASK_LIMIT_S
-    ) -> list[Span]:
+        self, topic: str, from_ms: int = 0, to_ms: int | None = None, limit_s: float = ASK_LIMIT_S,
+        until_s: float = inf,
+    ) -> list[Span]:  # fmt: skip
         """Where a topic's records of [from_ms, to_ms) are, one span a partition; `to_ms` None: its end.
+
+        Each question has its limit, and all of them until then by the steady clock.
 
         Raises:
             NoTopic: it is not there.
             WeirError: the cluster does not answer.
         """
-        found = [self.span(topic, number, limit_s) for number in self.partitions(topic, limit_s)]
+
+        def left_s() -> float:
+            return min(limit_s, until_s - time.monotonic())
+
+        found = [self.span(topic, number, left_s()) for number in self.partitions(topic, left_s())]
         if not found:
             raise NoTopic(f"topic {topic} is not there on {self._bootstrap}")
-        starts = self.since(found, from_ms, limit_s) if from_ms > 0 else [span.start for span in found]
-        ends = [span.end for span in found] if to_ms is None else self.since(found, to_ms, limit_s)
+        starts = self.since(found, from_ms, left_s()) if from_ms > 0 else [span.start for span in found]
+        ends = [span.end for span in found] if to_ms is None else self.since(found, to_ms, left_s())
         return [
             replace(span, start=max(span.start, start), end=end)
             for span, start, end in zip(found, starts, ends, strict=True)

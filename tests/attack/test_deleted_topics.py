@@ -19,8 +19,7 @@ from stack_kit import put, weir
 from streaming.contract.errors import WeirError
 from streaming.contract.topics import Cluster as Home
 from streaming.contract.topics import Topics
-from streaming.job.process.host_clock import HostClock
-from streaming.job.process.ticker import Ticker
+from streaming.job.process.ticker import HostClock, Ticker
 from streaming.kafka_io.policy_topic import Update
 from streaming.kafka_io.policy_turn import change_policies
 from streaming.kafka_io.weir_topics import look

@@ -30,9 +30,8 @@ from enforcer.core.settings import ProxySettings
 from enforcer.host.server import ProxyConfig
 from streaming.contract.topics import Cluster as Home
 from streaming.contract.topics import Topics
-from streaming.job.process.host_clock import HostClock
 from streaming.job.process.other_job import said_of
-from streaming.job.process.ticker import Ticker
+from streaming.job.process.ticker import HostClock, Ticker
 from weir import cli
 from weir.doctor import command
 from weir.stack.kafka import LocalKafka, Sasl

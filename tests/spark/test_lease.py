@@ -8,7 +8,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -68,10 +68,8 @@ def noted(checkpoint: Path) -> dict[str, Any]:
 
 def left_by(place: ProcessIdentity, **fields: Any) -> str:
     """The note of a job that was killed there."""
-    own = {"host": place.host, "boot": place.boot, "pid_space": place.pid_space}
-    return json.dumps(
-        own | {"pid": 1, "jvm_pid": 0, "starts": 1, "holder": "a", "beat": 7, "left": False} | fields
-    )
+    killed = {"pid": 1, "jvm_pid": 0, "starts": 1, "holder": "a", "beat": 7, "left": False, "weir": "1.0.0"}
+    return json.dumps(asdict(place) | killed | fields)
 
 
 @pytest.fixture
@@ -110,11 +108,10 @@ def test_a_second_job_gives_up_after_its_limit(checkpoint: Path) -> None:
 
 
 def test_the_jvm_of_a_killed_job_is_waited_for(checkpoint: Path, jvm: subprocess.Popen[bytes]) -> None:
-    """Not for ever; once it is gone the checkpoint is free. So too with a note of an earlier Weir."""
-    for text in (left_by(HERE, jvm_pid=jvm.pid), json.dumps({"pid": 1, "jvm_pid": jvm.pid, "starts": 1})):
-        note(checkpoint, text)
-        with pytest.raises(WeirError, match=f"pid {jvm.pid}"):
-            lease(checkpoint, 0.3).__enter__()
+    """Not for ever; once it is gone the checkpoint is free."""
+    note(checkpoint, left_by(HERE, jvm_pid=jvm.pid))
+    with pytest.raises(WeirError, match=f"pid {jvm.pid}"):
+        lease(checkpoint, 0.3).__enter__()
     jvm.kill()
     with lease(checkpoint, 5) as held:
         assert held.restarts == 1

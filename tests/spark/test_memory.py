@@ -12,7 +12,7 @@ from spark_kit import LIVE, group_state, record_columns
 from enforcer.host.budget import resident_bytes
 from streaming.columns.records import Records
 from streaming.job import schemas
-from streaming.job.blobs.local import BlobStores
+from streaming.job.blobs.local import FileBlobStore
 from streaming.job.grouping_keys import grouping_keys_of
 from streaming.job.operator import group_function, warm_up
 from streaming.job.spark.memory import UNUSUAL_BYTES, is_unusual
@@ -25,7 +25,7 @@ LIMIT_MIB = 64
 def grown_mib(folder: Path, at_once: int) -> float:
     """By how much a worker grows when each of many client-ids asks once, so many in a batch."""
     warm_up()
-    given = replace(LIVE, shards=1, tasks=1, blob_stores=BlobStores(folder=folder, batches_kept=2))
+    given = replace(LIVE, shards=1, tasks=1, blob_stores=FileBlobStore(folder, 2))
     decide, state = group_function(given), group_state()
     key = (grouping_keys_of(1, 1)["mutation"][0],)
 

@@ -19,6 +19,7 @@ from streaming.job.spark.counts import (
     SUBJECTS_MAX,
     BatchCounts,
     CountsParam,
+    Totals,
     counts_of,
 )
 from streaming.laws.registry import LAWS
@@ -54,9 +55,11 @@ def test_a_batch_is_counted_in_every_metric() -> None:
     metrics = JobMetrics(restarts=2)
     metrics.take(report(1), {BEGAN_MS + 1000: BEGAN_MS + 960, BEGAN_MS + 3000: 0})
     metrics.take(report(2), {BEGAN_MS + 1000: 0, BEGAN_MS + 2010: BEGAN_MS + 1960})
-    metrics.count(BatchCounts(events=Counter(mutation=12), decisions=10, dead_letters=2))
-    tried = Counter({("stricter", "mutation", "allow"): 3})
-    metrics.count(BatchCounts(events=Counter(mutation=24), decisions=20, dead_letters=4, tried=tried))
+    metrics.count(Counter({("events", "mutation"): 12, ("decisions",): 10, ("dead_letters",): 2}))
+    metrics.count(Counter({
+        ("events", "mutation"): 24, ("decisions",): 20, ("dead_letters",): 4,
+        ("candidate_decisions", "stricter", "mutation", "allow"): 3,
+    }))  # fmt: skip
     labels = {"candidate": "stricter", "law": "mutation", "outcome": "allow"}
     assert value(metrics, "candidate_decisions_total", **labels) == 3
     assert value(metrics, "events_total", law="mutation") == 24
@@ -95,13 +98,13 @@ def test_records_that_were_gone_before_they_were_read_are_counted() -> None:
 
 def test_tallies_add_up() -> None:
     """Totals are sums, the oldest of a batch is that of all its tasks, only the newest batches are kept."""
-    tried = Counter({("stricter", "mutation", "allow"): 3})
-    one = BatchCounts(events=Counter(mutation=2), decisions=1, dead_letters=1, oldest={5: 100}, tried=tried)
+    mutations = Counter({("events", "mutation"): 2, ("decisions",): 1})
+    backlogs: Totals = Counter({("events", "backlog"): 3})
+    one = BatchCounts(totals=mutations, oldest={5: 100})
     param, total = CountsParam(), BatchCounts()
-    for part in (one, BatchCounts(events=Counter(backlog=3), oldest={5: 90, 6: 110}), one):
+    for part in (one, BatchCounts(totals=backlogs, oldest={5: 90, 6: 110}), one):
         total = param.addInPlace(total, part)
-    assert total.events == {"mutation": 4, "backlog": 3} and total.tried == tried + tried
-    assert (total.decisions, total.dead_letters, total.oldest) == (2, 2, {5: 90, 6: 110})
+    assert total == BatchCounts(totals=mutations + backlogs + mutations, oldest={5: 90, 6: 110})
     for batch_ms in range(1000, 1000 + BATCHES_KEPT):
         total = param.addInPlace(total, BatchCounts(oldest={batch_ms: 1}))
     assert list(total.oldest) == list(range(1000, 1000 + BATCHES_KEPT))
@@ -117,7 +120,8 @@ def test_a_step_counts_what_belongs_to_its_shard() -> None:
     decided = [(2, {"type": "admission", "id": "a", "ts": ts, "subject": "s"}) for ts in (30, 20)]
     outputs.add(form.columns(decided))
     found = counts_of("mutation", records, outputs, 7)
-    assert found == BatchCounts(events=Counter(mutation=2), decisions=2, dead_letters=1, oldest={7: 20})
+    totals = Counter({("events", "mutation"): 2, ("decisions",): 2, ("dead_letters",): 1})
+    assert found == BatchCounts(totals=totals, oldest={7: 20})
 
 
 def test_differences_are_counted_by_subject_and_of_so_many() -> None:
@@ -127,18 +131,18 @@ def test_differences_are_counted_by_subject_and_of_so_many() -> None:
     rows = pa.record_batch({"id": ["a", "b"], "ts": pa.array([1, 2]), "law": said})
     source = np.zeros(2, dtype=np.int64)
     outputs.add(DecisionRows(type="admission", rows=rows, source=source, keys=pa.array(["user=a", "user=b"])))
-    found = counts_of("mutation", Records(), outputs, 7).differences
-    assert found == {"user=b": 1}
-    param, total = CountsParam(), BatchCounts(differences=found)
-    many = Counter({f"user={number}": 2 for number in range(SUBJECTS_MAX)})
+    total = counts_of("mutation", Records(), outputs, 7)
+    assert total.totals - Counter({("decisions",): 2}) == Counter({("differences", "user=b"): 1})
+    many: Totals = Counter({("differences", f"user={number}"): 2 for number in range(SUBJECTS_MAX)})
     for _ in range(2):
-        total = param.addInPlace(total, BatchCounts(differences=many))
-    assert len(total.differences) == SUBJECTS_MAX + 1
-    assert total.differences.total() == 1 + 4 * SUBJECTS_MAX
-    assert total.differences["user=b"] == 1 and total.differences[OTHER_SUBJECTS] == 4
+        total = CountsParam().addInPlace(total, BatchCounts(totals=many))
+    totals = total.totals - Counter({("decisions",): 2})
+    assert len(totals) == SUBJECTS_MAX + 1
+    assert totals.total() == 1 + 4 * SUBJECTS_MAX
+    assert totals["differences", "user=b"] == 1 and totals["differences", OTHER_SUBJECTS] == 4
     metrics = JobMetrics(restarts=0)
-    metrics.count(total)
-    metrics.count(total)
+    metrics.count(totals)
+    metrics.count(totals)
     name, label = "weir_local_differences_total", {"subject": OTHER_SUBJECTS}
     assert metrics.registry.get_sample_value(name, label) == 4
 
@@ -152,7 +156,8 @@ def test_each_report_is_counted_once_whatever_spark_still_keeps() -> None:
 
     query = cast(StreamingQuery, SimpleNamespace(_jsq=SimpleNamespace(recentProgress=recent)))
     metrics = JobMetrics(restarts=0)
-    counts = cast(Accumulator[BatchCounts], SimpleNamespace(value=BatchCounts(decisions=5)))
+    counted = BatchCounts(totals=Counter({("decisions",): 5}))
+    counts = cast(Accumulator[BatchCounts], SimpleNamespace(value=counted))
     reader = ProgressReader(query, counts, metrics)
     assert not reader.poll()
     for window in (range(1, 4), range(2, 6), range(20, 23)):
@@ -167,11 +172,12 @@ def test_segments_of_a_remote_checkpoint_are_counted_once() -> None:
     """By what was done with them, and their bytes."""
     metrics = JobMetrics(restarts=0)
     outputs = Outputs()
-    first = counts_of("mutation", Records(), outputs, 7, Counter(written=1, written_bytes=100))
-    both = CountsParam().addInPlace(first, counts_of("mutation", Records(), outputs, 8, Counter(fetched=2)))
-    metrics.count(first)
-    metrics.count(both)
-    metrics.count(both)
+    written: Totals = Counter({("segments", "written"): 1, ("segment_bytes", "written"): 100})
+    first = counts_of("mutation", Records(), outputs, 7, written)
+    fetched = counts_of("mutation", Records(), outputs, 8, Counter({("segments", "fetched"): 2}))
+    metrics.count(first.totals)
+    for _ in range(2):
+        metrics.count(CountsParam().addInPlace(first, fetched).totals)
     value = metrics.registry.get_sample_value
     assert value("weir_job_segments_total", {"what": "written"}) == 1
     assert value("weir_job_segments_total", {"what": "fetched"}) == 2

@@ -145,7 +145,7 @@ def test_a_strange_path_and_note_are_json(
     copy = Path(os.fsdecode(bytes(tmp_path) + b"/\xff"))
     shutil.copytree(base(made), copy)
     (note,) = copy.glob("*.pid")
-    note.write_text(json.dumps({"host": "\udcff", "pid": 2**70}))
+    note.write_text(json.dumps(json.loads(note.read_text()) | {"host": "\udcff", "pid": 2**70}))
     assert cli.main(["state", "show", "--json", str(copy)]) == cli.DONE
     (one,) = json.loads(capsys.readouterr().out)
     assert one["path"] == str(note.with_suffix("")) and one["note"]["host"] == "\udcff"

@@ -19,7 +19,7 @@ from spark_kit import LIVE, SHARDS, TASKS, TOPICS, write_records
 from streaming.columns.records import Records
 from streaming.contract.decisions import DECISIONS
 from streaming.job import schemas
-from streaming.job.blobs.local import BlobStores
+from streaming.job.blobs.local import FileBlobStore
 from streaming.job.grouping_keys import grouping_keys_of
 from streaming.job.operator import decide, group_function
 from streaming.job.spark.arrow_serializer import Columns, takes_columns
@@ -130,7 +130,7 @@ def test_a_killed_worker_costs_nothing(records: DataFrame, tmp_path: Path, rests
     they outlive restarts.
     """
     folder, mark = tmp_path / "segments", tmp_path / "killed"
-    stores = BlobStores(folder=folder, batches_kept=1) if rests else None
+    stores = FileBlobStore(folder, 1) if rests else None
     own = group_function(replace(LIVE, blob_stores=stores))
 
     @takes_columns

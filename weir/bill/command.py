@@ -7,15 +7,14 @@ from weir.foreground import interruptible
 from weir.logs.times import EXPECTED
 from weir.options import add, add_cluster_options, cluster_of, stretch_of, time_argument
 
+DESCRIPTION = (
+    "Add up a stretch of the log, a line a tenant. Bytes are those of users and resource"
+    " groups with a rate, storage that of topics whose backlog is reported."
+)
 
-def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
-    """Register the command."""
-    parser = subparsers.add_parser(
-        "bill",
-        help="what each tenant used: bytes, partitions, storage, time throttled",
-        description="Add up a stretch of the log, a line a tenant. Bytes are those of users and resource"
-        " groups with a rate, storage that of topics whose backlog is reported.",
-    )
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """Its options."""
     add_cluster_options(parser)
     time = {"type": time_argument, "metavar": "TIME", "required": True}
     add(parser, "--from", EXPECTED, dest="start", **time)
@@ -24,7 +23,6 @@ def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]"
     for name in ("csv", "json"):
         kept = {"dest": "form", "action": "store_const", "const": name}
         add(form, f"--{name}", f"as {name.upper()}", default="table", **kept)
-    parser.set_defaults(run=run, usage_error=parser.error)
 
 
 def run(args: argparse.Namespace) -> int:

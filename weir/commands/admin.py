@@ -28,16 +28,15 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("weir.admin")
 
+DESCRIPTION = (
+    "Pulsar's REST API for resource groups, for pulsar-admin and others. Without tokens it "
+    "answers clients on this machine only. In front of another admin API it passes on what is not its "
+    "own, and what changes partitions only within the quotas."
+)
 
-def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
-    """Declare the command."""
-    parser = subparsers.add_parser(
-        "admin",
-        help="run the admin API",
-        description="Pulsar's REST API for resource groups, for pulsar-admin and others. Without tokens it "
-        "answers clients on this machine only. In front of another admin API it passes on what is not its "
-        "own, and what changes partitions only within the quotas.",
-    )
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """Its options."""
     add_cluster_options(parser)
     listen = f"port 0: any free one (default {DEFAULT_ADMIN})"
     add_address(parser, "--listen", listen, default=host_port(DEFAULT_ADMIN))
@@ -47,7 +46,6 @@ def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]"
     add(parser, "--upstream", upstream, metavar="URL", type=http_url)
     binary = "proxy of Pulsar's binary protocol that lookups are to name (default: http.binary_address)"
     add_address(parser, "--binary-address", binary)
-    parser.set_defaults(run=run)
 
 
 def run(args: argparse.Namespace) -> int:

@@ -5,7 +5,7 @@ import argparse
 from weir.options import add, add_cluster_options, add_flag, cluster_of, number, topic_argument, whole
 
 WATCH_S = 5.0
-_EXAMPLES = """\
+EPILOG = """\
 examples:
   weir backlog                                  all topics, the nearest to its quota first
   weir backlog --topic clicks                   persistent://public/default/clicks, all its partitions
@@ -16,18 +16,14 @@ A line that begins with ! is beyond its quota. Topics are known if somebody repo
 and `weir collect pulsar`, both parts of `weir up`. Exit status: 0 done, 1 that topic was not reported or the
 cluster does not answer, 2 bad usage.
 """
+DESCRIPTION = (
+    "Show size and age of each topic's backlog beside its quotas, the subscription that holds"
+    " most back, what the policies ask for, and what would be evicted."
+)
 
 
-def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
-    """Register the command."""
-    parser = subparsers.add_parser(
-        "backlog",
-        help="topics by how near they are to their backlog quotas",
-        description="Show size and age of each topic's backlog beside its quotas, the subscription that holds"
-        " most back, what the policies ask for, and what would be evicted.",
-        epilog=_EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """Its options."""
     add_cluster_options(parser)
     only = "only this one, in short too, and its partitions"
     add(parser, "--topic", only, metavar="T", type=topic_argument)
@@ -37,7 +33,6 @@ def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]"
     again = f"again every so often (default: {WATCH_S:.0f}) until Ctrl-C"
     seconds = number(0.1, 86_400)
     add(parser, "--watch", again, nargs="?", const=WATCH_S, metavar="SECONDS", type=seconds)
-    parser.set_defaults(run=run)
 
 
 def run(args: argparse.Namespace) -> int:

@@ -12,16 +12,12 @@ from weir.options import add, add_cluster_options, add_flag, add_part_options, c
 from weir.settings import CollectSettings
 from weir.stopping import run_in_loop
 
+DESCRIPTION = "Without a word: kafka."
 
-def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
-    """Register the command."""
-    parser = subparsers.add_parser(
-        "collect",
-        help="look after backlogs; publish Kafka's own quotas, or meter a Pulsar cluster and set its limits",
-        description="Without a word: kafka.",
-    )
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """Its options."""
     _add_options(parser, "one round, then end")
-    parser.set_defaults(run=_run_kafka)
     clusters = parser.add_subparsers(title="clusters", metavar="CLUSTER")
     # Options may stand before the word too, and one that is absent behind it must not undo them.
     kafka = clusters.add_parser(
@@ -33,7 +29,7 @@ def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]"
         "what each topic's groups have not read yet, and evict what the policies want evicted.",
     )
     _add_options(kafka, "one round, then end")
-    kafka.set_defaults(run=_run_kafka)
+    kafka.set_defaults(run=run)
     pulsar = clusters.add_parser(
         "pulsar",
         argument_default=argparse.SUPPRESS,
@@ -94,7 +90,7 @@ def _wrong(file: str, section: str, key: str, message: str) -> ConfigError:
     return ConfigError([read_yaml(file).problem((section, key), message)])
 
 
-def _run_kafka(args: argparse.Namespace) -> int:
+def run(args: argparse.Namespace) -> int:
     """Collect until a signal; with --once raises WeirError if a round failed."""
     forget_ready_file(args.ready_file, args.metrics)
     # Here and not above: `weir --help` must not load a Kafka client.

@@ -10,21 +10,19 @@ from weir.stack.local import Stack
 
 POLICIES = ROOT / ("conf" if is_clone() else "weir/demo") / "policies.yaml"
 
+DESCRIPTION = (
+    "Start everything as `weir up` does, let three real clients create topics over their "
+    "quota, show what the job decides and what each client sees, and run on until Ctrl-C."
+)
 
-def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
-    """Register the command."""
-    parser = subparsers.add_parser(
-        "demo",
-        help="the stack with a short real workload and a live table of decisions",
-        description="Start everything as `weir up` does, let three real clients create topics over their "
-        "quota, show what the job decides and what each client sees, and run on until Ctrl-C.",
-    )
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """Its options."""
     add_stack_options(parser)
     parser.add_argument(
         "--policies", metavar="FILE", default=str(POLICIES), help="default: %(default)s"
     )
     parser.add_argument("--once", action="store_true", help="end by itself after the workload")
-    parser.set_defaults(run=run)
 
 
 def run(args: argparse.Namespace) -> int:

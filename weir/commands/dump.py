@@ -11,22 +11,19 @@ from weir.options import add, add_cluster_options, add_file, cluster_of, stretch
 from weir.paths import check_writable
 
 _say = teller("dump")
+DESCRIPTION = (
+    "Write requests, usage and policies of a stretch of time as JSON lines in the order in "
+    "which they were applied. Policies are written from the beginning on, since they set the limits."
+)
 
 
-def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
-    """Register the command."""
-    parser = subparsers.add_parser(
-        "dump",
-        help="write the topics as event files that replay by themselves",
-        description="Write requests, usage and policies of a stretch of time as JSON lines in the order in "
-        "which they were applied. Policies are written from the beginning on, since they set the limits.",
-    )
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """Its options."""
     add_cluster_options(parser)
     time = {"type": time_argument, "metavar": "TIME"}
     add(parser, "--from", EXPECTED, dest="start", default="beginning", **time)
     add(parser, "--to", "the same; not included", dest="end", default="now", **time)
     add_file(parser, "--out", "FILE.gz is compressed", required=True)
-    parser.set_defaults(run=run, usage_error=parser.error)
 
 
 @terminated_as_interrupted()

@@ -18,15 +18,11 @@ if TYPE_CHECKING:
 
 CANDIDATES_MAX: Final = 4
 """Each costs the job as much again as the policies in force."""
+DESCRIPTION = "Reads events and policies from Kafka, decides and writes decisions, until stopped."
 
 
-def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
-    """Declare the command."""
-    parser = subparsers.add_parser(
-        "job",
-        help="run the Spark job",
-        description="Reads events and policies from Kafka, decides and writes decisions, until stopped.",
-    )
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """Its options."""
     add_cluster_options(parser)
     add(parser, "--master", "Spark master (default: job.master of the settings)")
     checkpoint = "checkpoints (default: job.checkpoint_dir of the settings)"
@@ -35,7 +31,6 @@ def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]"
     add_file(parser, "--log-dir", "Spark's own log", metavar="DIR", default=Path(".weir/log"))
     tried = f"policies to try beside those in force, never enforced; may be given {CANDIDATES_MAX} times"
     add_file(parser, "--candidate", tried, action="append", default=[], dest="candidates")
-    parser.set_defaults(run=run, usage_error=parser.error)
 
 
 def run(args: argparse.Namespace) -> int:

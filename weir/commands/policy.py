@@ -35,9 +35,8 @@ _ORIGIN_REMARKS = {
 }
 
 
-def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
-    """Register the command with its subcommands."""
-    parser = subparsers.add_parser("policy", help="check, explain, apply and show policies")
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """Its commands."""
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
 
     checked = commands.add_parser("check", help="find every mistake in a policy file")

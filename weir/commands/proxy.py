@@ -25,15 +25,14 @@ if TYPE_CHECKING:
     from enforcer.core.settings import ProxySettings
     from enforcer.pulsar.settings import PulsarSettings
 
+DESCRIPTION = (
+    "Stands between Kafka clients, or with --pulsar Pulsar clients, and their cluster and"
+    " enforces what the job decides."
+)
 
-def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
-    """Declare the command."""
-    parser = subparsers.add_parser(
-        "proxy",
-        help="run the Kafka or the Pulsar proxy",
-        description="Stands between Kafka clients, or with --pulsar Pulsar clients, and their cluster and"
-        " enforces what the job decides.",
-    )
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """Its options."""
     add_cluster_options(parser)
     pulsar = "stand before this Pulsar broker instead, or several with commas; --kafka then is the cluster of"
     add(parser, "--pulsar", f"{pulsar} Weir's own topics", metavar="HOST:PORT")
@@ -50,7 +49,6 @@ def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]"
     )
     add(parser, "--workers", workers, metavar="N", type=whole(1, WORKERS_MAX), default=1)
     add_flag(parser, "--worker", argparse.SUPPRESS)
-    parser.set_defaults(run=run)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -75,12 +73,8 @@ def run(args: argparse.Namespace) -> int:
     if args.workers > 1:
         if args.pulsar and not _pulsar_settings(args).targets:
             # A client that asked one of them where a topic is may come back to another.
-            print(
-                "weir proxy: --workers with --pulsar needs pulsar.targets: none knows what the others'"
-                " lookups have named",
-                file=sys.stderr,
-            )
-            return 2
+            unknown = "none knows what the others' lookups have named"
+            args.usage_error(f"--workers with --pulsar needs pulsar.targets: {unknown}")
         return _run_workers(args, settings)
     given = {"advertise": args.advertise, "id": args.id}
     settings = settings.model_copy(update={name: value for name, value in given.items() if value})
@@ -128,8 +122,7 @@ def _addresses(text: str, option: str) -> tuple[tuple[str, int], ...]:
 def _run_workers(args: argparse.Namespace, settings: "ProxySettings") -> int:
     """As `run`, in several processes; they get what was said here, and then what is their own."""
     if args.metrics and args.metrics[1] + args.workers - 1 > PORT_MAX:
-        print(f"weir proxy: --metrics: too few ports behind it for {args.workers} workers", file=sys.stderr)
-        return 2
+        args.usage_error(f"--metrics: too few ports behind it for {args.workers} workers")
     given = {f"--{name}": getattr(args, name) for name in ("kafka", "pulsar", "settings", "advertise")}
     words = [word for name, value in given.items() if value for word in (name, value)]
     return run_workers(

@@ -18,17 +18,15 @@ if TYPE_CHECKING:
 
 _say = teller("weir")
 _NEW_REFUSED_MAX, _ADDED_DELAY_MAX_S = 10**12, 1e9
+DESCRIPTION = (
+    "Decides the events of files, or of a cluster's topics, under the policies of a file and"
+    " of the log itself. Both engines write the same bytes: `local` in this process, `spark` with the"
+    " live job's query."
+)
 
 
-def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
-    """Declare the command."""
-    parser = subparsers.add_parser(
-        "replay",
-        help="decide event files or topics again, under other policies too",
-        description="Decides the events of files, or of a cluster's topics, under the policies of a file and"
-        " of the log itself. Both engines write the same bytes: `local` in this process, `spark` with the"
-        " live job's query.",
-    )
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """Its options."""
     file: dict[str, Any] = {"metavar": "FILE"}
     add(parser, "--policies", "policies in force at the start", required=True, **file)
     add_events_options(parser)
@@ -41,7 +39,6 @@ def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]"
     recorded = "what was decided, which must come out again; implies --as-decided"
     add(parser, "--decisions", recorded, nargs="+", default=[], **file)
     _add_plan(parser)
-    parser.set_defaults(run=run, usage_error=parser.error)
 
 
 def _add_plan(parser: argparse.ArgumentParser) -> None:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 _say = teller("send")
 _SLOWEST = 1e-9
 """A second of the recording takes decades; doubles hold what a day of it takes."""
-_EPILOG = """\
+EPILOG = """\
 Times. Policies and rounds belong to the time in which they are in force, and a running job has seen that
 time pass: so by default all times in the events are moved so that the recording begins now (--now), to the
 next round of resource groups, which keeps every event's place in its round and second. --keep-times leaves
@@ -32,18 +32,14 @@ The limits are those of the running system: `weir policy apply FILE` publishes a
 Exit status: 0 all was delivered, 1 some was not or Ctrl-C came first, 2 bad usage. Lines that are not valid
 events are sent as they are; the job writes a dead letter for each.
 """
+DESCRIPTION = (
+    "Publish event files (.jsonl, .jsonl.gz) to the topics that the job reads, in the order\n"
+    "of their times, each event when its time comes."
+)
 
 
-def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
-    """Register the command."""
-    parser = subparsers.add_parser(
-        "send",
-        help="publish event files",
-        description="Publish event files (.jsonl, .jsonl.gz) to the topics that the job reads, in the order\n"
-        "of their times, each event when its time comes.",
-        epilog=_EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """Its options."""
     parser.add_argument("files", nargs="+", metavar="FILE", help="events, one JSON object a line")
     add_cluster_options(parser)
     pace = parser.add_mutually_exclusive_group()
@@ -53,7 +49,6 @@ def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]"
     times = parser.add_mutually_exclusive_group()
     add_flag(times, "--now", "move all times so that the first is now (default)")
     add_flag(times, "--keep-times", "send the times as they were recorded")
-    parser.set_defaults(run=run)
 
 
 def run(args: argparse.Namespace) -> int:

@@ -8,15 +8,11 @@ from weir.options import add, add_cluster_options, add_flag, cluster_of, time_ar
 
 TYPES = ("admission", "share", "dispatch", "limit", "backlog", "backlog_action")
 """What stands on the topic of decisions."""
+DESCRIPTION = "Print decisions as they are made, until Ctrl-C. Times are UTC."
 
 
-def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
-    """Register the command."""
-    parser = subparsers.add_parser(
-        "tail",
-        help="follow the decisions",
-        description="Print decisions as they are made, until Ctrl-C. Times are UTC.",
-    )
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """Its options."""
     add_cluster_options(parser)
     def start(text: str) -> int | None:
         return None if text == "end" else time_argument(text)
@@ -30,7 +26,6 @@ def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]"
     add_flag(parser, "--repeats", "show standing decisions that are only said again, too")
     add_flag(parser, "--probes", "show what proxies ask to see if the job decides, too")
     add_flag(parser, "--json", "print the records as they are, one per line")
-    parser.set_defaults(run=run)
 
 
 def run(args: argparse.Namespace) -> int:

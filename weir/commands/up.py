@@ -9,19 +9,17 @@ from weir.options import add, add_address, add_file, add_flag
 from weir.settings import DEFAULT_ADMIN, DEFAULT_LISTEN, DEFAULT_METRICS, DEFAULT_PULSAR_LISTEN
 from weir.stack.local import LOCAL
 
+DESCRIPTION = (
+    "Start a local Kafka (unless --kafka names a cluster), the Spark job, the Kafka proxy "
+    "and the admin API, and keep them running until Ctrl-C. Point clients at the address of the proxy. "
+    "With --pulsar there is a proxy of Pulsar's binary protocol, too."
+)
 
-def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
-    """Register the command."""
-    parser = subparsers.add_parser(
-        "up",
-        help="run the whole stack in the foreground",
-        description="Start a local Kafka (unless --kafka names a cluster), the Spark job, the Kafka proxy "
-        "and the admin API, and keep them running until Ctrl-C. Point clients at the address of the proxy. "
-        "With --pulsar there is a proxy of Pulsar's binary protocol, too.",
-    )
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """Its options."""
     add_stack_options(parser)
     parser.add_argument("--policies", metavar="FILE", help="published first (default: those in force stay)")
-    parser.set_defaults(run=run)
 
 
 def add_stack_options(parser: argparse.ArgumentParser) -> None:

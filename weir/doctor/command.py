@@ -22,7 +22,7 @@ DOORS = {
     "metrics": ("--metrics", DEFAULT_METRICS, "proxy", "the metrics"),
 }
 """By name: option, default, section of the settings, meaning."""
-_EXAMPLES = """\
+EPILOG = """\
 examples:
   weir doctor --settings weir.yaml                    all checks, the worst first
   weir doctor --json | jq '.[] | select(.status != "ok")'
@@ -32,24 +32,19 @@ It changes nothing. Give it the parts' settings and a login that may see the clu
 What can be reached is told as seen from this machine: run it where clients are, too. Exit status: 0 no error,
 1 an error, 2 bad usage or settings.
 """
+DESCRIPTION = (
+    "Looks for brokers that can be reached past the proxy, missing ACLs, logins that"
+    " fail, wrong topics, two proxies of one name, an absent job, wrong clocks, certificates that end,"
+    " doors without TLS or tokens."
+)
 
 
-def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
-    """Register the command."""
-    parser = subparsers.add_parser(
-        "doctor",
-        help="what is open or wrong, and what mends it",
-        description="Looks for brokers that can be reached past the proxy, missing ACLs, logins that"
-        " fail, wrong topics, two proxies of one name, an absent job, wrong clocks, certificates that end,"
-        " doors without TLS or tokens.",
-        epilog=_EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """Its options."""
     add_cluster_options(parser)
     add_flag(parser, "--json", "print the findings as an array")
     for option, default, _, meaning in DOORS.values():
         add_address(parser, option, f"where {meaning} should listen (default: {default}, if there is one)")
-    parser.set_defaults(run=run)
 
 
 def run(args: argparse.Namespace) -> int:

@@ -9,7 +9,7 @@ from weir.foreground import interruptible
 from weir.logs.times import EXPECTED
 from weir.options import add, add_cluster_options, add_flag, cluster_of, time_argument
 
-_EXAMPLES: Final = """\
+EPILOG: Final = """\
 examples:
   weir explain --id p1-42                                 the id that a refusal names
   weir explain --subject user=alice --at -10m             the newest decision before that
@@ -19,18 +19,14 @@ examples:
 Subjects are those of `weir tail`: a quota entity, GROUP/BROKER, TOPIC/SUBSCRIPTION, a partition, a topic.
 Exit status: 0 done, 1 nothing was found or the cluster does not answer, 2 bad usage.
 """
+DESCRIPTION = (
+    "Say what was decided, by which policy and version, with the balance before and after and"
+    " the events that led to it: of every law, whether the job or a proxy decided."
+)
 
 
-def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
-    """Register the command."""
-    parser = subparsers.add_parser(
-        "explain",
-        help="say why a request was decided as it was",
-        description="Say what was decided, by which policy and version, with the balance before and after and"
-        " the events that led to it: of every law, whether the job or a proxy decided.",
-        epilog=_EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """Its options."""
     whose = parser.add_mutually_exclusive_group(required=True)
     add(whose, "--id", "of the decision, or of the event that it is for")
     add(whose, "--subject", "of the newest decision before --at")
@@ -40,7 +36,6 @@ def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]"
     add(parser, "--decisions", "files of decisions, in place of a cluster", **files)
     add(parser, "--events", "event files, policies among them, as weir dump writes them", **files)
     add_flag(parser, "--json", "print an object")
-    parser.set_defaults(run=run, usage_error=parser.error)
 
 
 def run(args: argparse.Namespace) -> int:

@@ -17,16 +17,14 @@ if TYPE_CHECKING:
 _say = teller("import")
 _PERIOD_MAX_S = 86_400
 _PARTITIONS_MAX = 2**31 - 1
+DESCRIPTION = (
+    "Turn logs that brokers write into events for `weir replay`. Files may be given in any"
+    " order; names that end with .gz are unpacked."
+)
 
 
-def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
-    """Register the command."""
-    parser = subparsers.add_parser(
-        "import",
-        help="brokers' own logs of requests as event files",
-        description="Turn logs that brokers write into events for `weir replay`. Files may be given in any"
-        " order; names that end with .gz are unpacked.",
-    )
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """Its commands."""
     kinds = parser.add_subparsers(title="logs", metavar="LOG", dest="log", required=True)
     _add_kafka(kinds)
     _add_pulsar(kinds)

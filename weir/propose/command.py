@@ -14,16 +14,14 @@ if TYPE_CHECKING:
 
 _HEADROOM_MAX = 1000.0
 _say = teller("propose")
+DESCRIPTION = (
+    "Proposes limits of all laws from what was asked for: a policy file that says above each"
+    " entry what was seen, and what it would have refused and delayed. A runaway lifts no limit."
+)
 
 
-def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
-    """Declare the command."""
-    parser = subparsers.add_parser(
-        "propose",
-        help="limits for everybody from event files or topics",
-        description="Proposes limits of all laws from what was asked for: a policy file that says above each"
-        " entry what was seen, and what it would have refused and delayed. A runaway lifts no limit.",
-    )
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """Its options."""
     add_events_options(parser)
     add(parser, "--headroom", "how many times what is usual limits are (default: 1.5)",
         type=number(1.0, _HEADROOM_MAX), default=1.5, metavar="X")  # fmt: skip
@@ -31,7 +29,6 @@ def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]"
     add(parser, "--policies", "those in force at the start: who belongs to which resource group stays, and"
         " what they refused is known", metavar="FILE")  # fmt: skip
     add(parser, "--dead-letters", "lines that could not be used, with the reason", metavar="FILE")
-    parser.set_defaults(run=run, usage_error=parser.error)
 
 
 @terminated_as_interrupted()

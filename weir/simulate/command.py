@@ -40,9 +40,8 @@ NAMES: Final = ("none", "job-away", "proxy-lost", "cut-off", "clocks-apart", "la
 """Of the scenarios; in words, so that `--help` loads no law."""
 
 
-def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
-    """Register the command with its subcommands."""
-    parser = subparsers.add_parser("simulate", help="try limits in a simulation before choosing them")
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """Its commands."""
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
     tried = commands.add_parser(
         "concurrency",

@@ -14,7 +14,7 @@ from streaming.contract.topics import Cluster, Topics, address_text
 from streaming.kafka_io.threads import Threads
 from weir.foreground import StopSignal, private_folder
 from weir.stack.kafka import LocalKafka, port_for
-from weir.stack.parts import Change, Part
+from weir.stack.parts import Part, look_after, stop_all
 from weir.stack.pulsar import LocalPulsar, prepare
 from weir.stack.server import LocalServer
 
@@ -65,7 +65,6 @@ class Stack:
         self._pulsar: str | None = args.pulsar
         self._pulsar_admin: str | None = args.pulsar_admin
         self.parts: list[Part] = []
-        self._ready_once: set[str] = set()
 
     def start(self) -> bool:
         """Start everything and wait until all parts are ready.
@@ -110,17 +109,7 @@ class Stack:
             WeirError: a part ended and is not to be restarted; names it, with the end of its log.
         """
         changed = any([self._look_at(name) for name in self._brokers])
-        for part in self.parts:
-            change = part.look()
-            if change is Change.READY:
-                again = "" if part.name not in self._ready_once else " again"
-                self._say(f"{part.name} is ready{again} ({part.seconds:.1f} s)")
-                self._ready_once.add(part.name)
-                changed = True
-            elif change in (Change.DIED, Change.LATE):
-                self._handle_failure(part)
-                changed = True
-        return changed
+        return look_after(self.parts, self._say, restart=self._args.restart) or changed
 
     def addresses(self) -> dict[str, Any]:
         """What the running parts say: addresses and process ids, None where there is none."""
@@ -162,13 +151,7 @@ class Stack:
 
         by_name = {part.name: part for part in self.parts if part.child.pid}
         for names, share in _STOP_SHARES:
-            stopping = [by_name[name] for name in names if name in by_name]
-            for part in stopping:
-                part.child.terminate()
-            for part in stopping:
-                if not part.child.stop(left(share)):
-                    self._say(f"{part.name} did not stop in time and was killed")
-                part.kill()
+            stop_all([by_name[name] for name in names if name in by_name], left(share), self._say)
         for broker in self._brokers.values():
             broker.terminate()
         for broker in self._brokers.values():
@@ -255,13 +238,6 @@ class Stack:
         self._say(f"{why}\nrestarting {name}")
         self._start_broker(name)
         return True
-
-    def _handle_failure(self, part: Part) -> None:
-        why = part.why()
-        pause = part.plan_restart() if self._args.restart else None
-        if pause is None:
-            raise WeirError(why)
-        self._say(f"{why}\nrestarting {part.name} in {pause:.1f} s")
 
     def _prepare_topics(self) -> None:
         # Here and not above: `weir --help` must not load a Kafka client.

@@ -1,14 +1,15 @@
-"""One part of the local stack: a `weir ...` child process that says when it is ready."""
+"""Parts of the local stack, or workers: `weir ...` child processes that say when they are ready."""
 
 import contextlib
 import json
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from enum import Enum
 from pathlib import Path
 from typing import Any
 
+from streaming.contract.errors import WeirError
 from weir.foreground import AWAY
 from weir.stack.process import Child, wait_until_gone
 
@@ -136,6 +137,8 @@ class Part:
         status = self.child.poll()
         late = f"was not ready after {self._start_s:g} s of silence"
         what = late if status is None else f"ended with status {status}"
+        if self.child.log is None:
+            return f"{self.name} {what}; see its lines above"
         tail = "".join(f"\n    {line}" for line in self.child.last_lines(lines))
         return f"{self.name} {what}; the end of {self.child.log}:{tail}"
 
@@ -154,3 +157,39 @@ class Part:
         if not isinstance(content, dict) or (content.get("job") == AWAY and not self._alone):
             return None
         return content
+
+
+def look_after(parts: Iterable[Part], say: Callable[[str], None], *, restart: bool = True) -> bool:
+    """Look at each once, say what has become of it, and plan to start it again if it has ended.
+
+    Returns:
+        Whether one got ready or ended.
+
+    Raises:
+        WeirError: one ended and is not to be started again, or too often; with the end of its log.
+    """
+    changed = False
+    for part in parts:
+        change = part.look()
+        changed = changed or change is not Change.NONE
+        if change is Change.READY:
+            say(f"{part.name} is ready ({part.seconds:.1f} s)")
+        elif change is not Change.NONE:
+            why = part.why()
+            if not restart:
+                raise WeirError(why)
+            if (pause := part.plan_restart()) is None:
+                raise WeirError(f"{why}\n{part.name} failed too often")
+            say(f"{why}\nrestarting {part.name} in {pause:.1f} s")
+    return changed
+
+
+def stop_all(parts: Sequence[Part], limit_s: float, say: Callable[[str], None]) -> None:
+    """Stop them at the same time; who has not ended within the limit is killed, which is said."""
+    for part in parts:
+        part.child.terminate()
+    until = time.monotonic() + limit_s
+    for part in parts:
+        if not part.child.wait(until - time.monotonic()):
+            say(f"{part.name} did not stop in time and was killed")
+        part.kill()

@@ -7,7 +7,7 @@ from weir.options import add, add_cluster_options, add_flag, cluster_of, number,
 
 WATCH_S: Final = 2.0
 _BY: Final = ("used", "wait", "refused")
-_EXAMPLES: Final = """\
+EPILOG: Final = """\
 examples:
   weir top                                who is nearest to its limit, or over it
   weir top --by wait --watch              who waits longest, again every 2 s until Ctrl-C
@@ -17,18 +17,14 @@ examples:
 Reads the last ten minutes of Weir's topics; no other part of it need run. The same list as
 GET /weir/v1/entities of `weir admin` (docs/admin_api.md). `weir explain` says more of one of them.
 """
+DESCRIPTION = (
+    "Show the entities of all laws: what they use beside their limit, whether they wait or"
+    " are refused and since when, and the policy that says so."
+)
 
 
-def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
-    """Register the command."""
-    parser = subparsers.add_parser(
-        "top",
-        help="who uses most of its limit, waits or is refused",
-        description="Show the entities of all laws: what they use beside their limit, whether they wait or"
-        " are refused and since when, and the policy that says so.",
-        epilog=_EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """Its options."""
     add_cluster_options(parser)
     add(parser, "--by", "what to sort by (default: used)", choices=_BY, default=_BY[0])
     add(parser, "--limit", "rows at most (default: 50)", metavar="N", type=whole(1, 100_000), default=50)
@@ -36,7 +32,6 @@ def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]"
     add_flag(parser, "--json", "print an array of objects")
     again = f"again every so often (default: {WATCH_S:.0f}) until Ctrl-C"
     add(parser, "--watch", again, nargs="?", const=WATCH_S, metavar="SECONDS", type=number(0.1, 86_400))
-    parser.set_defaults(run=run)
 
 
 def run(args: argparse.Namespace) -> int:

@@ -5,9 +5,8 @@
 import hashlib
 import os
 import time
-from collections import Counter
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 from uuid import uuid4
@@ -28,12 +27,21 @@ CHECKED: Final[LRUCache[str, tuple[int, int, int]]] = LRUCache(MAPPED_MAX)
 """Files that this process wrote last: what it reads back in the next batch need not be digested again."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BlobStores:
-    """The segments of a checkpoint.
+def segments_folder(checkpoint: Path) -> Path:
+    """The folder of all segments of a checkpoint: in it, so that whoever copies one has both."""
+    return checkpoint / "segments"
+
+
+@dataclass(frozen=True, slots=True)
+class FileBlobStore:
+    """The segments of a checkpoint, or of one of its shards, a file each, named after its content.
+
+    A file appears whole (it is renamed into place) and never changes, so tasks that are tried again, run
+    twice or in another process see the same rows. It is on the disk, and its name too, before anybody learns
+    the name: a checkpoint that outlives a power cut names nothing that did not.
 
     Attributes:
-        folder: where they lie, a folder for each shard; driver and executors share it.
+        folder: where they lie, of a checkpoint a folder for each shard; driver and executors share it.
         batches_kept: how many batches back Spark may ask for the state again.
     """
 
@@ -42,43 +50,16 @@ class BlobStores:
 
     def of(self, law: str, shard: int) -> "FileBlobStore":
         """Those of one shard."""
-        return FileBlobStore(self.folder / f"{law}-{shard}", self.batches_kept)
+        return replace(self, folder=self.folder / f"{law}-{shard}")
 
     def tidy(self) -> None:
-        """Delete what workers that were killed had half written."""
+        """Delete what workers that were killed had half written, of all shards."""
         with suppress(OSError):
             for hidden in self.folder.glob("*/.*"):
                 # One that is renamed meanwhile ends nothing.
                 with suppress(OSError):
                     if time.time() - hidden.stat().st_mtime > LEFT_S:
                         hidden.unlink()
-
-
-def segments_folder(checkpoint: Path) -> Path:
-    """The folder of all segments of a checkpoint: in it, so that whoever copies one has both."""
-    return checkpoint / "segments"
-
-
-@dataclass(frozen=True, slots=True)
-class FileBlobStore:
-    """The segments of one shard, a file each, named after its content.
-
-    A file appears whole (it is renamed into place) and never changes, so tasks that are tried again, run
-    twice or in another process see the same rows. It is on the disk, and its name too, before anybody learns
-    the name: a checkpoint that outlives a power cut names nothing that did not.
-
-    Attributes:
-        folder: where they lie; made when the first one is put there.
-        batches_kept: how many batches back Spark may ask for the state again.
-    """
-
-    folder: Path
-    batches_kept: int
-
-    @property
-    def traffic(self) -> Counter[str]:
-        """Nothing that is far away."""
-        return Counter()
 
     def put(self, content: bytes) -> str:
         """Keep `content`; the name is its digest.

@@ -3,8 +3,7 @@
 import re
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import Final
-from urllib.parse import urlsplit
+from typing import Any, Final
 
 import pyarrow as pa
 from pyarrow import fs
@@ -21,20 +20,13 @@ class ObjectStore:
     """A bucket's service and who asks it; paths begin with the bucket.
 
     Attributes:
-        endpoint: `HOST:PORT` or URL; empty: AWS's own.
-        region: empty: AWS's default chain decides.
-        virtual_hosts: whether an own endpoint has buckets as names of hosts, and not in paths.
-        access_key, secret_key, session_token: empty: AWS's default chain decides.
+        options: pyarrow's, as S3FileSystem names them, keys among them; what is not there AWS's own defaults
+            decide.
         attempt_s: limit of one request without an answer, s.
     """
 
-    endpoint: str
-    region: str
-    virtual_hosts: bool
+    options: tuple[tuple[str, Any], ...] = field(repr=False)
     attempt_s: float
-    access_key: str = field(default="", repr=False)
-    secret_key: str = field(default="", repr=False)
-    session_token: str = field(default="", repr=False)
 
     def write(self, path: str, content: bytes) -> None:
         """One PUT, or from 10 MB on parts that become an object together."""
@@ -65,25 +57,11 @@ class ObjectStore:
 @lru_cache(maxsize=1)
 def _client(store: ObjectStore) -> fs.S3FileSystem:
     """One for each worker, made after it was forked: its threads would not survive that."""
-    parts = urlsplit(store.endpoint if "://" in store.endpoint else f"https://{store.endpoint}")
-    own = {"endpoint_override": parts.netloc, "scheme": parts.scheme} if store.endpoint else {}
-    keys = {
-        name: value
-        for name, value in (
-            ("access_key", store.access_key),
-            ("secret_key", store.secret_key),
-            ("session_token", store.session_token),
-            ("region", store.region),
-        )
-        if value
-    }
     return fs.S3FileSystem(
-        **own,
-        **keys,
-        force_virtual_addressing=store.virtual_hosts and bool(own),
+        **dict(store.options),
         connect_timeout=store.attempt_s,
         request_timeout=store.attempt_s,
-        # `insist` asks again, within a limit of time; the SDK would count attempts.
+        # The blob store asks again, within a limit of time; the SDK would count attempts.
         retry_strategy=fs.AwsStandardS3RetryStrategy(max_attempts=1),
         # Opened with the first PUT and not by a request of its own: small objects are one request.
         allow_delayed_open=True,

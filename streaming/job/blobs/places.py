@@ -9,10 +9,9 @@ from pyspark.sql import SparkSession
 
 from streaming.contract.errors import WeirError
 from streaming.job.blobs.cache import SegmentCache
-from streaming.job.blobs.files import ATTEMPTS_MIN, Files
-from streaming.job.blobs.local import BlobStores, segments_folder
+from streaming.job.blobs.local import FileBlobStore, segments_folder
 from streaming.job.blobs.object_store import ObjectStore
-from streaming.job.blobs.remote import RemoteBlobStores
+from streaming.job.blobs.remote import ATTEMPTS_MIN, Files, RemoteBlobStore
 from streaming.job.blobs.webhdfs import DEFAULT_PORT, WebHdfs
 from streaming.job.spark.settings import JobSettings, local_folder
 
@@ -22,11 +21,15 @@ SEGMENT_S: Final = 60.0
 """Limit for a segment to be written or read, with all attempts; then the query fails."""
 S3A: Final = "s3a"
 HDFS: Final = "hdfs"
+_S3_OPTIONS: Final = {
+    "access_key": "access.key", "secret_key": "secret.key", "session_token": "session.token",
+    "region": "endpoint.region",
+}  # fmt: skip
 
 
 def stores_of(
     checkpoint: str, batches_kept: int, settings: JobSettings, spark: SparkSession
-) -> BlobStores | RemoteBlobStores | None:
+) -> FileBlobStore | RemoteBlobStore | None:
     """Where a checkpoint's segments lie; None: on a file system that Python workers do not know.
 
     Args:
@@ -48,19 +51,19 @@ def stores_of(
         return remote_stores(checkpoint, batches_kept, settings, files)
     if (folder := local_folder(checkpoint)) is None:
         return None
-    local = BlobStores(folder=segments_folder(folder), batches_kept=batches_kept)
+    local = FileBlobStore(segments_folder(folder), batches_kept)
     local.tidy()
     return local
 
 
 def remote_stores(
     checkpoint: str, batches_kept: int, settings: JobSettings, files: Files
-) -> RemoteBlobStores:
+) -> RemoteBlobStore:
     """Segments in `segments` of this URI, as local ones are in the checkpoint's folder."""
     parts, uri = urlsplit(checkpoint), f"{checkpoint.rstrip('/')}/segments"
     path = unquote(parts.path).rstrip("/")
     folder = Path(settings.segment_cache_dir).absolute() if settings.segment_cache_dir else None
-    return RemoteBlobStores(
+    return RemoteBlobStore(
         files=files,
         # A bucket is the first part of an object's path; a namenode is not part of a file's.
         root=f"{parts.netloc if parts.scheme == S3A else ''}{path}/segments",
@@ -77,18 +80,16 @@ def object_store(parts: SplitResult, configured: Configured) -> ObjectStore:
     def of(key: str) -> str:
         return configured(f"fs.s3a.bucket.{parts.netloc}.{key}") or configured(f"fs.s3a.{key}")
 
-    endpoint = of("endpoint")
-    if endpoint and "://" not in endpoint:
-        endpoint = f"{'http' if of('connection.ssl.enabled') == 'false' else 'https'}://{endpoint}"
-    return ObjectStore(
-        endpoint=endpoint,
-        region=of("endpoint.region"),
-        virtual_hosts=of("path.style.access") != "true",
-        attempt_s=SEGMENT_S / ATTEMPTS_MIN,
-        access_key=of("access.key"),
-        secret_key=of("secret.key"),
-        session_token=of("session.token"),
-    )
+    options: dict[str, Any] = {name: value for name, key in _S3_OPTIONS.items() if (value := of(key))}
+    if endpoint := of("endpoint"):
+        if "://" not in endpoint:
+            endpoint = f"{'http' if of('connection.ssl.enabled') == 'false' else 'https'}://{endpoint}"
+        where = urlsplit(endpoint)
+        options |= {
+            "endpoint_override": where.netloc, "scheme": where.scheme,
+            "force_virtual_addressing": of("path.style.access") != "true",
+        }  # fmt: skip
+    return ObjectStore(options=tuple(options.items()), attempt_s=SEGMENT_S / ATTEMPTS_MIN)
 
 
 def webhdfs(parts: SplitResult, settings: JobSettings, user: str) -> WebHdfs:

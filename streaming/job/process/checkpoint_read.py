@@ -10,7 +10,7 @@ import orjson
 
 from streaming.contract.errors import StateError
 from streaming.contract.fields import TS_MAX_MS
-from streaming.job.blobs.local import SUFFIX, BlobStores, segments_folder
+from streaming.job.blobs.local import SUFFIX, FileBlobStore, segments_folder
 from streaming.job.checkpoint_name import LAYOUT, NAME
 from streaming.job.grouping_keys import law_of_key
 from streaming.job.process.lease_note import Note, Notes, ProcessIdentity
@@ -151,7 +151,7 @@ def _sizes(folder: Path) -> dict[str, int]:
 
 
 def _shards(path: Path, version: int, shards: int, tasks: int) -> Iterator[ShardRead]:
-    stores = BlobStores(folder=segments_folder(path), batches_kept=0)
+    stores = FileBlobStore(segments_folder(path), 0)
     for key, made, raw in states(path / "state" / "0", version, tasks):
         if made > STATE_VERSION:
             raise StateError(

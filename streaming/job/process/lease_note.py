@@ -5,7 +5,7 @@ import json
 import os
 import socket
 import uuid
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, fields
 from importlib.metadata import version
 from pathlib import Path
 from typing import IO, Any, Final, Self
@@ -50,7 +50,7 @@ class Note:
         holder: no other job has the same; empty: nobody.
         beat: grows as long as it is there.
         left: whether it ended in order.
-        weir: its version of Weir; empty: an earlier one than 1.0.0.
+        weir: its version of Weir.
     """
 
     place: ProcessIdentity
@@ -87,7 +87,7 @@ class Notes:
 
     Attributes:
         path: its file.
-        here: the place that a note of an earlier Weir, which names none, is taken to be from.
+        here: the place of nobody's.
     """
 
     path: Path
@@ -100,8 +100,8 @@ class Notes:
             OSError: the file system does not answer.
         """
         try:
-            return _note(json.loads(self.path.read_bytes()), self.here)
-        except (FileNotFoundError, ValueError, TypeError, AttributeError, OverflowError, RecursionError):
+            return _note(json.loads(self.path.read_bytes()))
+        except (FileNotFoundError, ValueError, TypeError, LookupError, OverflowError, RecursionError):
             return Note(place=self.here)
 
     def write(self, note: Note) -> None:
@@ -116,20 +116,11 @@ class Notes:
         part.replace(self.path)
 
 
-def _note(said: dict[str, Any], here: ProcessIdentity) -> Note:
-    pid = int(said.get("pid", 0))
-    return Note(
-        place=ProcessIdentity(
-            **{name: str(said.get(name, getattr(here, name))) for name in ProcessIdentity.__slots__}
-        ),
-        pid=pid,
-        jvm_pid=int(said.get("jvm_pid", 0)),
-        starts=int(said.get("starts", 0)),
-        holder=str(said.get("holder", f"pid {pid}")),
-        beat=int(said.get("beat", 0)),
-        left=bool(said.get("left", False)),
-        weir=str(said.get("weir", "")),
-    )
+def _note(said: dict[str, Any]) -> Note:
+    place = ProcessIdentity(**{name: str(said[name]) for name in ProcessIdentity.__slots__})
+    # Another release of this layout may write more of them, or fewer.
+    own = {each.name: each.default for each in fields(Note) if each.name != "place"}
+    return Note(place=place, **{name: type(value)(said.get(name, value)) for name, value in own.items()})
 
 
 @dataclass(slots=True)

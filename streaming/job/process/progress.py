@@ -2,6 +2,7 @@
 
 import json
 import logging
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from datetime import datetime
 from types import MappingProxyType
@@ -10,7 +11,7 @@ from typing import Any
 from pyspark.accumulators import Accumulator
 from pyspark.sql.streaming.query import StreamingQuery
 
-from streaming.job.spark.counts import BYTES, BatchCounts
+from streaming.job.spark.counts import BatchCounts, Totals
 from streaming.kafka_io.topic_watch import TopicMetrics
 from streaming.laws.registry import LAWS
 from streaming.metrics import MetricTable, counter, gauge, histogram
@@ -65,26 +66,16 @@ class JobMetrics(MetricTable):
         super().__init__()
         self.restarts.inc(restarts)
         self.topics = TopicMetrics(self.registry, "job")
-        self._counted = BatchCounts()
+        self._counted: Totals = Counter()
         for law in LAWS.by_name:
             self.events.labels(law=law)
 
-    def count(self, counts: BatchCounts) -> None:
+    def count(self, totals: Totals) -> None:
         """Add what was counted since the last call."""
-        before, self._counted = self._counted, counts
-        for law, events in (counts.events - before.events).items():
-            self.events.labels(law=law).inc(events)
-        for subject, differences in (counts.differences - before.differences).items():
-            self.differences.labels(subject=subject).inc(differences)
-        for (candidate, law, outcome), number in (counts.tried - before.tried).items():
-            self.candidate_decisions.labels(candidate=candidate, law=law, outcome=outcome).inc(number)
-        for what, number in (counts.segments - before.segments).items():
-            counted = self.segment_bytes if what.endswith(BYTES) else self.segments
-            counted.labels(what=what.removesuffix(BYTES)).inc(number)
-        self.decisions.inc(counts.decisions - before.decisions)
-        self.dead_letters.inc(counts.dead_letters - before.dead_letters)
-        self.withheld_decisions.inc(counts.withheld - before.withheld)
-        self.copies.inc(counts.copies - before.copies)
+        before, self._counted = self._counted, totals
+        for (name, *labels), number in (totals - before).items():
+            metric = getattr(self, name)
+            (metric.labels(*labels) if labels else metric).inc(number)
 
     def take(self, report: Report, oldest: Mapping[int, int]) -> None:
         """Count one progress report that has not been counted before.
@@ -137,7 +128,7 @@ class ProgressReader:
         """Count the reports since the last call; returns whether there were any."""
         new = self._new_reports()
         counts = self._counts.value
-        self._metrics.count(counts)
+        self._metrics.count(counts.totals)
         for report in new:
             self._metrics.take(report, counts.oldest)
         if new and not self._seen:

@@ -21,13 +21,12 @@ from pyspark.sql.streaming.query import StreamingQuery
 from streaming.contract.errors import WeirError
 from streaming.contract.topics import Cluster
 from streaming.job.checkpoint_name import checkpoint_path
-from streaming.job.process.host_clock import HostClock
 from streaming.job.process.lease import GONE_S, Lease
 from streaming.job.process.new_checkpoint import first_offsets, query_of, warn_of_new
 from streaming.job.process.other_job import other_job, said_of
 from streaming.job.process.progress import JobMetrics, ProgressReader
 from streaming.job.process.stop import Stop, Stopped, stop_signals
-from streaming.job.process.ticker import Ticker
+from streaming.job.process.ticker import HostClock, Ticker
 from streaming.job.process.whole_batches import go_back
 from streaming.job.query import sources_of, start_query
 from streaming.job.spark.counts import BatchCounts, CountsParam

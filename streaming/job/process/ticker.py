@@ -8,17 +8,18 @@ batches, which run on any machine, how far the clock of the job's host is from t
 
 import contextlib
 import logging
-from collections.abc import Mapping
+import time
+from collections.abc import Callable, Mapping
 from functools import partial
-from time import monotonic
 from typing import Any, Final
 
 import orjson
 from confluent_kafka import KafkaError, KafkaException, Message
+from prometheus_client import Gauge
 
 from streaming.contract.errors import WeirError
 from streaming.contract.topics import Cluster
-from streaming.job.process.host_clock import HostClock
+from streaming.kafka_io.brokers_clock import BrokersClock
 from streaming.kafka_io.reader import NoTopic, Reader, Span
 from streaming.kafka_io.writer import connected
 from streaming.policy.policy_set import RAISE
@@ -33,6 +34,52 @@ _ROUND_LIMIT_S: Final = 0.5
 _ACK_S: Final = 0.5
 """For how long an acknowledgement is waited for. One that comes later is heard of with the next tick, as if
 the brokers' clock were so far behind."""
+_FAR_MS: Final = 1000
+_AGAIN_MS: Final = 600_000
+"""So far a clock is wrong, and how often that is said."""
+
+
+class HostClock:
+    """What acknowledgements of our records tell of the brokers' clock.
+
+    Attributes:
+        ahead_ms: the brokers' clock less ours, ms; None: none was acknowledged yet.
+
+    Args:
+        gauge: shows it, s.
+        steady_ms, wall_ms: our own clocks.
+    """
+
+    def __init__(
+        self,
+        gauge: Gauge,
+        steady_ms: Callable[[], float] = lambda: time.monotonic() * 1000,
+        wall_ms: Callable[[], int] = lambda: time.time_ns() // 1_000_000,
+    ) -> None:
+        self._gauge = gauge
+        self._steady_ms, self._wall_ms = steady_ms, wall_ms
+        self._brokers = BrokersClock(steady_ms, wall_ms)
+        self._said_ms = float("-inf")
+
+    @property
+    def ahead_ms(self) -> int | None:
+        """See there. Of now, since our clock may have been set."""
+        return self._brokers.now_ms() - self._wall_ms() if self._brokers.known else None
+
+    def learn(self, record_ms: int) -> None:
+        """A record of ours was acknowledged; its broker gave it this time, ms since the epoch."""
+        now_ms = self._steady_ms()
+        self._brokers.learn(record_ms, now_ms)
+        ahead_ms = self._brokers.now_ms() - self._wall_ms()
+        self._gauge.set(ahead_ms / 1000)
+        if abs(ahead_ms) >= _FAR_MS and now_ms >= self._said_ms + _AGAIN_MS:
+            self._said_ms = now_ms
+            _LOG.warning(
+                "the clock of this host is %.1f s %s the brokers': decisions go by theirs, but one of both is"
+                " wrong (NTP?)",
+                abs(ahead_ms) / 1000,
+                "behind" if ahead_ms > 0 else "ahead of",
+            )
 
 
 class Ticker:
@@ -107,14 +154,14 @@ class Ticker:
             tick["brokers_ahead_ms"] = self._clock.ahead_ms
         if self.since is not None:
             tick["since"] = self.since
-        learn = partial(self._learn, monotonic() + _ACK_S)
+        learn = partial(self._learn, time.monotonic() + _ACK_S)
         self._producer.produce(self._topics.usage, orjson.dumps(tick), on_delivery=learn)
         self._producer.flush(_ACK_S)
 
     def _learn(self, until_s: float, error: KafkaError | None, message: Message) -> None:
         if error is None:
             self.since = self.since or message.timestamp()[1]
-            if monotonic() <= until_s:
+            if time.monotonic() <= until_s:
                 self._clock.learn(message.timestamp()[1])
 
     def _spans(self, topic: str, limit_s: float = _LIMIT_S) -> list[Span]:

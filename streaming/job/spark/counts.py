@@ -5,7 +5,7 @@ and planned anew for every batch.
 """
 
 from collections import Counter
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 import numpy as np
@@ -21,66 +21,53 @@ SUBJECTS_MAX: Final = 1000
 """Subjects that differences are counted of one by one: users come from the network. The others share one."""
 OTHER_SUBJECTS: Final = "<other>"
 """Nobody's name: subjects write `<` as %3C."""
-BYTES: Final = "_bytes"
-"""Ends the names of those counts of segments that are bytes."""
+_DIFFERENCES: Final = "differences"
 _OUTCOME: Final = "outcome"
 _LAW: Final = "law"
 """The field of a decision that says what the law would have decided."""
+Totals = Counter[tuple[str, ...]]
+"""By the counter of `JobMetrics` that shows it, and the values of its labels."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BatchCounts:
-    """Totals since the start of the query; a task that is tried again counts once.
+    """What was counted since the start of the query; a task that is tried again counts once.
 
     Attributes:
-        events: read, by law.
-        decisions: written.
-        dead_letters: written, those of outputs that were too large too.
-        withheld: decisions that were not written, since their life time was over.
-        copies: records left out, since their producer had sent them before.
+        totals: see there.
         oldest: time of the oldest decision's event by time of the batch, ms; of the newest batches.
-        differences: decisions of proxies that the law would have made otherwise, by subject.
-        tried: decisions by candidates, by candidate, law and outcome.
-        segments: written, fetched, found in the cache and deleted, of a remote checkpoint, and their bytes.
     """
 
-    events: Counter[str] = field(default_factory=Counter)
-    decisions: int = 0
-    dead_letters: int = 0
-    withheld: int = 0
-    copies: int = 0
+    totals: Totals = field(default_factory=Counter)
     oldest: dict[int, int] = field(default_factory=dict)
-    differences: Counter[str] = field(default_factory=Counter)
-    segments: Counter[str] = field(default_factory=Counter)
-    tried: Counter[tuple[str, str, str]] = field(default_factory=Counter)
 
 
-def tried_counts(candidate: str, law: str, outputs: Outputs) -> Counter[tuple[str, str, str]]:
+def tried_counts(candidate: str, law: str, outputs: Outputs) -> BatchCounts:
     """The decisions of one step by policies that are only tried; an outcome is empty where a law has none."""
-    found = Counter[tuple[str, str, str]]()
+    found: Totals = Counter()
     for decided in outputs.columns:
         if isinstance(decided, DecisionRows):
             said = decided.rows["outcome"].to_pylist() if _OUTCOME in decided.rows.schema.names else ()
-            found.update((candidate, law, outcome) for outcome in said or [""] * len(decided))
-    return found
+            outcomes = said or [""] * len(decided)
+            found.update(("candidate_decisions", candidate, law, outcome) for outcome in outcomes)
+    return BatchCounts(totals=found)
 
 
 def counts_of(
-    law: str, records: Records, outputs: Outputs, batch_ms: int, segments: Counter[str] | None = None
+    law: str, records: Records, outputs: Outputs, batch_ms: int, segments: Totals | None = None
 ) -> BatchCounts:
     """One step's part: records for all shards are no events, each shard would count them."""
     decided = [int(ts.min()) for ts in map(_times, outputs.columns) if len(ts)]
     own = 0 if records.broadcast is None else int(np.count_nonzero(~np.asarray(records.broadcast)))
-    return BatchCounts(
-        events=Counter({law: own}),
-        decisions=len(outputs) - len(outputs.letters),
-        dead_letters=len(outputs.letters),
-        withheld=outputs.withheld,
-        copies=records.copies,
-        oldest={batch_ms: min(decided)} if decided else {},
-        differences=_bounded(_differences(outputs)),
-        segments=segments or Counter(),
-    )
+    totals = _differences(outputs) + (segments or Counter())
+    totals.update({
+        ("events", law): own,
+        ("decisions",): len(outputs) - len(outputs.letters),
+        ("dead_letters",): len(outputs.letters),
+        ("withheld_decisions",): outputs.withheld,
+        ("copies",): records.copies,
+    })  # fmt: skip
+    return BatchCounts(totals=_bounded(totals), oldest={batch_ms: min(decided)} if decided else {})
 
 
 def _times(decided: Decided) -> Integers:
@@ -91,24 +78,24 @@ def _times(decided: Decided) -> Integers:
     return decided.ts
 
 
-def _differences(outputs: Outputs) -> Counter[str]:
-    """The subjects of decisions that say `law`."""
-    found = Counter[str]()
+def _differences(outputs: Outputs) -> Totals:
+    """Of the subjects of decisions that say `law`."""
+    found: Totals = Counter()
     for decided in outputs.columns:
         if isinstance(decided, DecisionRows) and _LAW in decided.rows.schema.names:
             differs = decided.rows[_LAW].is_valid()
-            found.update(decided.column("key").filter(differs).to_pylist())
+            subjects = decided.column("key").filter(differs).to_pylist()
+            found.update((_DIFFERENCES, subject) for subject in subjects)
     return found
 
 
-def _bounded(differences: Counter[str]) -> Counter[str]:
-    """The same of no more than SUBJECTS_MAX subjects and OTHER_SUBJECTS: those counted first stay."""
-    if len(differences) <= SUBJECTS_MAX:
-        return differences
-    kept = Counter[str]()
-    for subject, count in differences.items():
-        kept[subject if len(kept) < SUBJECTS_MAX else OTHER_SUBJECTS] += count
-    return kept
+def _bounded(totals: Totals) -> Totals:
+    """The same with no more than SUBJECTS_MAX subjects and OTHER_SUBJECTS: those counted first stay."""
+    for key in [key for key in totals if key[0] == _DIFFERENCES][SUBJECTS_MAX:]:
+        # First, since it may be that one itself.
+        count = totals.pop(key)
+        totals[_DIFFERENCES, OTHER_SUBJECTS] += count
+    return totals
 
 
 class CountsParam(AccumulatorParam[Any]):
@@ -123,8 +110,5 @@ class CountsParam(AccumulatorParam[Any]):
         oldest = dict(value1.oldest)
         for batch_ms, ts in value2.oldest.items():
             oldest[batch_ms] = min(ts, oldest.get(batch_ms, ts))
-        names = {each.name for each in fields(BatchCounts)} - {"oldest"}
-        sums: dict[str, Any] = {name: getattr(value1, name) + getattr(value2, name) for name in names}
-        sums["differences"] = _bounded(sums["differences"])
         kept = {batch_ms: oldest[batch_ms] for batch_ms in sorted(oldest)[-BATCHES_KEPT:]}
-        return BatchCounts(oldest=kept, **sums)
+        return BatchCounts(totals=_bounded(value1.totals + value2.totals), oldest=kept)

@@ -25,10 +25,8 @@ def command(monkeypatch: pytest.MonkeyPatch) -> Callable[[Callable[[Any], int]],
     """Puts a function in the place of every command."""
 
     def put(run: Callable[[Any], int]) -> None:
-        def add_parser(subparsers: Any) -> None:
-            subparsers.add_parser("up").set_defaults(run=run)
-
-        monkeypatch.setattr(cli, "import_module", lambda name: SimpleNamespace(add_parser=add_parser))
+        module = SimpleNamespace(add_options=lambda parser: None, run=run)
+        monkeypatch.setattr(cli, "import_module", lambda name: module)
 
     return put
 
@@ -95,10 +93,7 @@ def run(args):
     print("limits")
     return int(sys.argv[1])
 
-def add_parser(subparsers):
-    subparsers.add_parser("up").set_defaults(run=run)
-
-cli.import_module = lambda name: SimpleNamespace(add_parser=add_parser)
+cli.import_module = lambda name: SimpleNamespace(add_options=lambda parser: None, run=run)
 sys.exit(cli.main([*sys.argv[2:], "up"]))
 """
 """A command that prints a line and ends with a status; with 3 it says why."""

@@ -6,21 +6,18 @@ from pathlib import Path
 from weir.options import add, number
 
 _LIMIT_S = 4.0
+DESCRIPTION = (
+    "Exit status 0: the part that wrote this ready file runs, and its metrics, or its broker,"
+    " answer in time; a line says so if it serves without the job. 1: one line says what is wrong. For"
+    " health checks of containers and the like."
+)
 
 
-def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
-    """Register the command."""
-    parser = subparsers.add_parser(
-        "healthy",
-        help="ask a part on this machine whether it is well",
-        description="Exit status 0: the part that wrote this ready file runs, and its metrics, or its broker,"
-        " answer in time; a line says so if it serves without the job. 1: one line says what is wrong. For"
-        " health checks of containers and the like.",
-    )
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """Its options."""
     parser.add_argument("ready_file", metavar="FILE", type=Path, help="what the part got as --ready-file")
     limit = number(0, 86_400)
     add(parser, "--limit", "limit, s (default: %(default)s)", metavar="S", type=limit, default=_LIMIT_S)
-    parser.set_defaults(run=run)
 
 
 def run(args: argparse.Namespace) -> int:

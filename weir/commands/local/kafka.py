@@ -9,14 +9,11 @@ from weir.options import add, add_flag, port_number
 from weir.settings import LOCAL_KAFKA_PORT
 from weir.stack.kafka import HOST, KEPT, LocalKafka
 
+DESCRIPTION = "Run one KRaft broker until Ctrl-C. Its data stay."
 
-def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
-    """Register the command."""
-    parser = subparsers.add_parser(
-        "kafka",
-        help="run a local Kafka broker in the foreground",
-        description="Run one KRaft broker until Ctrl-C. Its data stay.",
-    )
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """Its options."""
     add_local_options(parser, Path(".weir/data/kafka"), "{kafka, pid} when it takes requests")
     port = "0 = any free one (default: %(default)s)"
     add(parser, "--port", port, metavar="N", type=port_number, default=LOCAL_KAFKA_PORT)
@@ -25,7 +22,6 @@ def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]"
     told = f"host that clients are told to connect to (default: of --listen; with 0.0.0.0 {HOST})"
     add(parser, "--advertise", told, metavar="HOST", type=bare_host)
     add_flag(parser, "--auto-create", "auto.create.topics.enable=true")
-    parser.set_defaults(run=run)
 
 
 def run(args: argparse.Namespace) -> int:

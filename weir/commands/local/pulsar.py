@@ -9,15 +9,14 @@ from weir.settings import LOCAL_PULSAR_ADMIN_PORT, LOCAL_PULSAR_PORT
 from weir.stack.kafka import HOST
 from weir.stack.pulsar import HEAP_MB, KEPT, LocalPulsar, prepare
 
+DESCRIPTION = (
+    "Run one standalone Pulsar on the loopback address until Ctrl-C. Its data stay. "
+    "The first time its jars are fetched with Maven (231 MB)."
+)
 
-def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
-    """Register the command."""
-    parser = subparsers.add_parser(
-        "pulsar",
-        help="run a local Pulsar in the foreground",
-        description="Run one standalone Pulsar on the loopback address until Ctrl-C. Its data stay. "
-        "The first time its jars are fetched with Maven (231 MB).",
-    )
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """Its options."""
     add_local_options(parser, Path(".weir/data/pulsar"), "{pulsar, pulsar_admin, pid} when messages pass")
     number = {"metavar": "N", "type": port_number}
     port = "of the binary protocol; 0 = any free one (default: %(default)s)"
@@ -28,7 +27,6 @@ def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]"
     add(parser, "--heap", heap, default=HEAP_MB, metavar="N", type=whole(1, 2**31 - 1))
     token = "a superuser's, by which it is asked whether it is ready where it wants logins"
     add(parser, "--token-file", token, default="", metavar="FILE")
-    parser.set_defaults(run=run)
 
 
 def run(args: argparse.Namespace) -> int:

@@ -9,20 +9,20 @@ from weir.log import teller
 from weir.options import add, add_flag
 
 _say = teller("setup", stdout=True)
+DESCRIPTION = (
+    "Fetches jars, each checked against the SHA-256 that is part of Weir, compiles the laws "
+    "and archives Java's classes. Without an option: what `weir up` needs, as --job --kafka; with some, "
+    "only those. A machine with proxies, admin API or collector alone needs none. A second time "
+    "nothing is done."
+)
+EPILOG = (
+    "The jars go to $WEIR_JARS; without it to .weir/jars of a clone, else to weir/jars in "
+    "$XDG_DATA_HOME (~/.local/share). That folder may be copied to machines without a network."
+)
 
 
-def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
-    """Declare the command."""
-    parser = subparsers.add_parser(
-        "setup",
-        help="fetch the jars and prepare this machine",
-        description="Fetches jars, each checked against the SHA-256 that is part of Weir, compiles the laws "
-        "and archives Java's classes. Without an option: what `weir up` needs, as --job --kafka; with some, "
-        "only those. A machine with proxies, admin API or collector alone needs none. A second time "
-        "nothing is done.",
-        epilog="The jars go to $WEIR_JARS; without it to .weir/jars of a clone, else to weir/jars in "
-        "$XDG_DATA_HOME (~/.local/share). That folder may be copied to machines without a network.",
-    )
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """Its options."""
     add_flag(parser, "--job", "for weir job, replay: Spark's jars, laws")
     add_flag(parser, "--kafka", "for a local cluster: Kafka's jars")
     add_flag(parser, "--pulsar", "for weir pulsar: a broker's, pulsar-admin's jars")
@@ -30,7 +30,6 @@ def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]"
     add_flag(parser, "--s3a", "for weir job with a checkpoint on s3a://")
     where = f"a Maven repository to fetch from, not with Maven (default: ${REPOSITORY} where Maven is not)"
     add(parser, "--repository", where, metavar="URL", default="")
-    parser.set_defaults(run=run)
 
 
 def run(args: argparse.Namespace) -> int:

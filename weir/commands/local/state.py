@@ -17,9 +17,8 @@ if TYPE_CHECKING:
     from streaming.job.process.checkpoint_read import CheckpointRead
 
 
-def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
-    """Declare the command."""
-    parser = subparsers.add_parser("state", help="what a checkpoint of the job holds")
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """Its commands."""
     actions = parser.add_subparsers(metavar="ACTION", required=True)
     show = actions.add_parser(
         "show",
@@ -68,7 +67,7 @@ def _lines(one: "CheckpointRead") -> list[str]:
     note = one.note
     where = f"pid {note.pid} on host {note.place.host}"
     state = "ended" if note.left else "runs, or did not end in order"
-    wrote = f"written by Weir {note.weir or 'before 1.0.0'} ({where}: {state})"
+    wrote = f"written by Weir {note.weir} ({where}: {state})"
     last = wrote if note.holder else "its job has left no note"
     runs_again = "" if one.next_batch is None else f"; batch {one.next_batch} has begun"
     offsets = [

@@ -78,6 +78,31 @@ def test_what_was_written_is_waited_for_within_the_limit(monkeypatch: pytest.Mon
         policy_turn._read_back(reader, lambda: next(left))
 
 
+def test_no_question_begins_a_limit_anew(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A broker that told of the partitions late, and of no offsets: `weir policy` waited ten seconds more."""
+    now_s, topic = 0.0, Cluster("127.0.0.1:1").topics.policies
+
+    def listed(*_: Any, timeout: float) -> Any:
+        nonlocal now_s
+        now_s += 4.0
+        return SimpleNamespace(topics={topic: SimpleNamespace(error=None, partitions=[0])})
+
+    def silent(*_: Any, timeout: float) -> None:
+        nonlocal now_s
+        now_s += timeout
+
+    with PolicyReader(Cluster("127.0.0.1:1")) as reader:
+        reader._reader.close()
+        reader._reader.consumer = SimpleNamespace(
+            list_topics=listed, get_watermark_offsets=silent, close=lambda: None
+        )
+        for module in (policy_topic, reader_module):
+            monkeypatch.setattr(module, "time", SimpleNamespace(monotonic=lambda: now_s))
+        with pytest.raises(WeirError, match="it did not tell the offsets in time"):
+            reader.read(5)
+    assert now_s == 5
+
+
 def test_a_broker_that_falls_silent_is_waited_for_within_the_limit(monkeypatch: pytest.MonkeyPatch) -> None:
     """Just before its end; `weir policy get` waited as long again."""
     now_s, topic = 0.0, Cluster("127.0.0.1:1").topics.policies

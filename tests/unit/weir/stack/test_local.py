@@ -40,7 +40,7 @@ class FakeProcess:
         """It is gone."""
         self.lives = False
 
-    def stop(self, term_s: float) -> bool:
+    def wait(self, limit_s: float) -> bool:
         """Noted."""
         self._world.log.append(f"wait {self.name}")
         return True

@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from streaming.contract.errors import WeirError
 from weir.foreground import AWAY, HERE, StopSignal, write_ready_file
-from weir.stack.parts import BACKOFF_MAX_S, STEADY_S, Change, Part
+from weir.stack.parts import BACKOFF_MAX_S, STEADY_S, Change, Part, look_after
 from weir.stack.process import Child, running, wait_until_gone
 from weir.stack.scrape import joined
 
@@ -133,6 +134,23 @@ def test_a_restart_without_room_for_a_process_is_a_failure_like_any(
         patched.setattr("weir.stack.process.subprocess.Popen", refuse)
         assert part.look() is Change.NONE
     assert part.look() is Change.DIED and part.plan_restart() == 2.0
+
+
+def test_one_that_ends_is_started_again_as_often_as_may_be(part: Part, clock: Clock) -> None:
+    """Which is said each time; then, or where nobody wants it, all the others are ended with it."""
+    said: list[str] = []
+    part.child = Child("job", [sys.executable, "-c", ""], log=None)
+    part.start()
+    for pause_s in (1.0, 2.0, 4.0):
+        assert part.child.wait(20) and look_after([part], said.append)
+        assert said[-1] == f"job ended with status 0; see its lines above\nrestarting job in {pause_s} s"
+        clock.now += pause_s
+        assert not look_after([part], said.append)
+    assert part.child.wait(20)
+    for restart, why in ((False, "see its lines above$"), (True, "above\njob failed too often$")):
+        with pytest.raises(WeirError, match=why):
+            look_after([part], said.append, restart=restart)
+    assert len(said) == 3
 
 
 def test_pause_before_a_restart_has_a_bound(tmp_path: Path, clock: Clock) -> None:

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 from streaming.contract.errors import StateError
-from streaming.job.blobs.local import BlobStores, FileBlobStore
+from streaming.job.blobs.local import FileBlobStore
 from streaming.job.blobs.places import stores_of
 from streaming.job.spark.settings import JobSettings
 from streaming.state.body import packed
@@ -40,7 +40,7 @@ def test_dropping_twice_does_no_harm(tmp_path: Path) -> None:
 
 def test_a_deleted_segment_is_mapped_no_more(tmp_path: Path) -> None:
     """By whichever worker it was deleted, or the disk would not get its room back."""
-    shards = BlobStores(folder=tmp_path, batches_kept=100)
+    shards = FileBlobStore(tmp_path, 100)
     blobs, others = shards.of("mutation", 0), shards.of("mutation", 1)
     names = [each.put(packed(ROWS.slice(row))) for row, each in enumerate((blobs, others))]
     for name, each in zip(names, (blobs, others), strict=True):
@@ -59,7 +59,7 @@ def open_maps(folder: Path) -> int:
 
 def test_what_killed_workers_left_is_deleted(tmp_path: Path) -> None:
     """When the job starts; what is being written by another stays."""
-    shards = BlobStores(folder=tmp_path / "segments", batches_kept=100)
+    shards = FileBlobStore(tmp_path / "segments", 100)
     shards.tidy()
     blobs = shards.of("mutation", 0)
     name = blobs.put(packed(ROWS))
@@ -81,7 +81,7 @@ def test_what_is_renamed_meanwhile_keeps_nothing_behind_it(
     left.touch()
     os.utime(left, (0, 0))
     monkeypatch.setattr(Path, "glob", lambda *_: iter([folder / ".renamed", left]))
-    BlobStores(folder=tmp_path, batches_kept=100).tidy()
+    FileBlobStore(tmp_path, 100).tidy()
     assert not left.exists()
 
 

@@ -19,7 +19,7 @@ from streaming.job.blobs import webhdfs as webhdfs_module
 from streaming.job.blobs.cache import SegmentCache
 from streaming.job.blobs.places import object_store as object_store_of
 from streaming.job.blobs.places import remote_stores, webhdfs
-from streaming.job.blobs.remote import RemoteBlobStores
+from streaming.job.blobs.remote import RemoteBlobStore
 from streaming.job.spark.settings import JobSettings
 from streaming.state.body import packed
 
@@ -58,25 +58,25 @@ class Folder:
 
 
 @pytest.fixture
-def stores(tmp_path: Path) -> RemoteBlobStores:
+def stores(tmp_path: Path) -> RemoteBlobStore:
     """A checkpoint's, and an empty cache."""
     (tmp_path / "far" / "segments" / "mutation-0").mkdir(parents=True)
     caches.MAPPED.clear()
     caches.CHECKED.clear()
-    return RemoteBlobStores(
+    return RemoteBlobStore(
         files=Folder(tmp_path / "far", []),
         root="/segments", uri="hdfs://n/c/segments", batches_kept=3, limit_s=1.0,
         cache=SegmentCache(folder=tmp_path / "cache", limit_bytes=5000),
     )  # fmt: skip
 
 
-def cached(stores: RemoteBlobStores) -> set[str]:
+def cached(stores: RemoteBlobStore) -> set[str]:
     """Names that are in the cache."""
     assert stores.cache.folder is not None
     return {path.stem for path in stores.cache.folder.glob("*.arrow")}
 
 
-def test_a_segment_is_fetched_once(stores: RemoteBlobStores) -> None:
+def test_a_segment_is_fetched_once(stores: RemoteBlobStore) -> None:
     """Who wrote it has it; another machine fetches it, then has it too."""
     name = stores.of("mutation", 0).put(packed(rows_of(1)))
     elsewhere = replace(stores, cache=replace(stores.cache, folder=stores.cache.folder.with_name("other")))
@@ -84,12 +84,12 @@ def test_a_segment_is_fetched_once(stores: RemoteBlobStores) -> None:
     assert blobs.get(name).equals(rows_of(1))
     caches.MAPPED.clear()
     assert blobs.get(name).equals(rows_of(1)) and blobs.get(name, remember=False).equals(rows_of(1))
-    assert (blobs.traffic["fetched"], blobs.traffic["cached"]) == (1, 2)
+    assert (blobs.traffic["segments", "fetched"], blobs.traffic["segments", "cached"]) == (1, 2)
     mine = stores.of("mutation", 0)
-    assert mine.get(name).equals(rows_of(1)) and not mine.traffic["fetched"]
+    assert mine.get(name).equals(rows_of(1)) and not mine.traffic["segments", "fetched"]
 
 
-def test_a_cache_has_its_bound(stores: RemoteBlobStores) -> None:
+def test_a_cache_has_its_bound(stores: RemoteBlobStore) -> None:
     """What was not used for longest goes first; what is larger than the bound is never there."""
     blobs = stores.of("mutation", 0)
     names = []
@@ -103,7 +103,7 @@ def test_a_cache_has_its_bound(stores: RemoteBlobStores) -> None:
     assert [blobs.get(name).equals(rows_of(number)) for number, name in enumerate(names)] == [True] * 9
 
 
-def test_a_damaged_file_of_the_cache_is_fetched_again(stores: RemoteBlobStores) -> None:
+def test_a_damaged_file_of_the_cache_is_fetched_again(stores: RemoteBlobStore) -> None:
     """It is only a copy."""
     blobs = stores.of("mutation", 0)
     name = blobs.put(packed(rows_of(1)))
@@ -111,10 +111,10 @@ def test_a_damaged_file_of_the_cache_is_fetched_again(stores: RemoteBlobStores) 
         (stores.cache.folder / f"{name}.arrow").write_bytes(content)
         caches.MAPPED.clear()
         assert blobs.get(name).equals(rows_of(1))
-    assert blobs.traffic["fetched"] == 2
+    assert blobs.traffic["segments", "fetched"] == 2
 
 
-def test_a_damaged_or_missing_segment_is_named(stores: RemoteBlobStores, tmp_path: Path) -> None:
+def test_a_damaged_or_missing_segment_is_named(stores: RemoteBlobStore, tmp_path: Path) -> None:
     """With its URI; deciding without its rows would forget debts."""
     blobs = stores.of("mutation", 0)
     name = blobs.put(packed(rows_of(1)))
@@ -152,7 +152,7 @@ def test_half_of_a_file_does_not_stay_on_hdfs(monkeypatch: pytest.MonkeyPatch) -
     assert len(made) == 1 and not there
 
 
-def test_what_fails_is_asked_again_within_the_limit(stores: RemoteBlobStores) -> None:
+def test_what_fails_is_asked_again_within_the_limit(stores: RemoteBlobStore) -> None:
     """Refusals are final; all else may be another time."""
     assert isinstance(stores.files, Folder)
     blobs = stores.of("mutation", 0)
@@ -166,7 +166,7 @@ def test_what_fails_is_asked_again_within_the_limit(stores: RemoteBlobStores) ->
         blobs.put(packed(rows_of(2)))
 
 
-def test_a_held_lock_or_a_foreign_folder(stores: RemoteBlobStores, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_held_lock_or_a_foreign_folder(stores: RemoteBlobStore, monkeypatch: pytest.MonkeyPatch) -> None:
     """Whoever cannot add to the cache goes on without; what others may write to is never mapped."""
     monkeypatch.setattr(caches, "_LOCK_LIMIT_S", 0.05)
     blobs, folder = stores.of("mutation", 0), stores.cache.folder
@@ -203,7 +203,10 @@ def test_an_object_store_is_reached_as_spark_reaches_it() -> None:
         "fs.s3a.bucket.b.secret.key": SECRET, "fs.s3a.session.token": SECRET,
     }  # fmt: skip
     store = object_store_of(urlsplit("s3a://b/c"), lambda key: keys.get(key, ""))
-    assert (store.endpoint, store.virtual_hosts, store.secret_key) == ("http://store:9000", False, SECRET)
+    assert dict(store.options) == {
+        "endpoint_override": "store:9000", "scheme": "http", "force_virtual_addressing": False,
+        **dict.fromkeys(("access_key", "secret_key", "session_token"), SECRET),
+    }  # fmt: skip
     assert remote_stores("s3a://b/c", 3, SETTINGS, store).root == "b/c/segments"
     assert SECRET not in f"{store} {store!r} {remote_stores('s3a://b/c', 3, SETTINGS, store)}"
     assert isinstance(object_store._failure(OSError("AWS Error ACCESS_DENIED during")), PermissionError)
