@@ -10,7 +10,6 @@ from enforcer.core.membership import Membership
 from enforcer.core.metrics import Metrics
 from enforcer.core.reports import Acknowledged
 from enforcer.core.settings import ProxySettings
-from enforcer.laws.enforcement import NoUpstreams
 from enforcer.laws.mutation.coordinator import QuotaCoordinator
 from streaming.contract.events import PolicyChange
 from streaming.contract.topics import Topics
@@ -62,5 +61,5 @@ def _context(requests: Sender, soon: Callable[[Callable[[], None]], object]) -> 
         membership=Membership("bench", "kafka", clock.wall_ms, lambda: None), requests=requests,
         send_usage=requests.send, send_usage_pack=lambda _value, _key: True, send_action=requests.send,
         soon=soon, call_later=at_once, call_at=at_once, in_loop=lambda function: function(),
-        ask_for_a_sign=lambda: None, upstreams=NoUpstreams(), connections=tuple,
+        ask_for_a_sign=lambda: None,
     )  # fmt: skip

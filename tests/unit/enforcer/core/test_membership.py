@@ -1,9 +1,11 @@
 """Who counts, and when a proxy hears too little."""
 
 from collections.abc import Callable, Mapping
+from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
+from context_kit import context
 
 from enforcer.core.feeds.membership import MembershipFeed
 from enforcer.core.law import Clock
@@ -14,9 +16,7 @@ from enforcer.core.membership import (
     PROXIES_MAX,
     UNACKNOWLEDGED_MS,
     Alive,
-    Membership,
 )
-from enforcer.core.metrics import Metrics
 from streaming.kafka_io.brokers_clock import BrokersClock
 
 T0 = 1_795_166_700_000
@@ -174,7 +174,7 @@ async def test_blind_when_there_is_no_room_for_our_word() -> None:
     """One that is dropped, since too many events wait, is heard by nobody either."""
     now_ms, taken, told = T0, True, list[Callable[[int], object]]()
 
-    def send(_event: Mapping[str, Any], _key: str, *, acked: Any = None) -> bool:
+    def send(_event: Mapping[str, Any], _key: str, topic: str = "", *, acked: Any = None) -> bool:
         if taken:
             told.append(acked)
         return taken
@@ -182,13 +182,9 @@ async def test_blind_when_there_is_no_room_for_our_word() -> None:
     def clock_ms() -> int:
         return now_ms
 
-    membership, to_kafka = Membership("p1", "kafka", clock_ms, lambda: None), cast(Any, send)
-    feed = MembershipFeed(
-        "p1", membership, Clock(steady_ms=clock_ms, wall_ms=clock_ms), BrokersClock(clock_ms, clock_ms),
-        "weir.usage", {"bootstrap.servers": "here"}, send=to_kafka, send_first=to_kafka,
-        in_loop=lambda function: function(), ask_for_a_sign=lambda: None,
-        same_name=Metrics(10).same_name, hear=lambda *_: None,
-    )  # fmt: skip
+    here = context(Clock(steady_ms=clock_ms, wall_ms=clock_ms), connection={}, send_usage=send)
+    membership, reports = here.membership, cast(Any, SimpleNamespace(send_first=send))
+    feed = MembershipFeed(here, reports, BrokersClock(clock_ms, clock_ms), lambda *_: None)
     feed.known.set()
     for now_ms, taken, blind in (  # noqa: B007 — `send` and the clock read them
         (T0, True, False), (T0 + 5_000, False, False), (T0 + 10_000, False, False),
