@@ -10,15 +10,13 @@ from functools import partial
 from math import ceil
 from typing import Any, Final
 
-from cachetools import TTLCache
-
 from enforcer.core import bounds
 from enforcer.core.law import Context
 from enforcer.core.reports import Acknowledged
 from enforcer.core.settings import OnLate
 from enforcer.laws.mutation.events import EventSender, OpenQuestions, ReadBack, RequestEvents, Uncharged
 from enforcer.laws.mutation.local_decisions import OWN_EVENTS_MAX, LocalDecisions
-from enforcer.laws.mutation.request import Action, Decision, NotBefore, Request, Verdict, judge, remaining_ms
+from enforcer.laws.mutation.request import Action, Decision, NotBefore, Request, Verdict
 from enforcer.laws.mutation.waiting import Allowance, PendingRequests, UntoldRequests
 from streaming.contract.names import PROBE_SUFFIX
 from streaming.policy.policy_set import Algorithm, Decide, MutationQuota
@@ -41,8 +39,8 @@ class QuotaCoordinator:
         self.metrics = metrics = context.metrics
         self.policies, self._membership = context.policies, context.membership
         self._brokers_ms, self._call_at, self._in_loop = context.brokers_ms, context.call_at, context.in_loop
-        self.not_before = NotBefore(settings.subjects_max)
-        self.undecided = PendingRequests(pending_max=bounds.PENDING_REQUESTS_MAX)
+        self.not_before = NotBefore(settings.subjects_max, clock.steady_ms)
+        self.undecided = PendingRequests(bounds.PENDING_REQUESTS_MAX)
         self.questions = OpenQuestions(bounds.OPEN_QUESTIONS_MAX, bounds.PENDING_REQUESTS_MAX)
         kept = settings.subjects_max, clock.steady_ms
         self.dry_runs = Allowance(settings.dry_run_factor, settings.dry_run_factor, *kept)
@@ -58,12 +56,7 @@ class QuotaCoordinator:
         self._untold = UntoldRequests(self.policies, metrics.events.labels("dropped").inc)
         # Events on their way to Kafka, as many as the sender holds; with the request, if decided here.
         self._unacknowledged: dict[str, Request | None] = {}
-        self._probed: TTLCache[str, None] = TTLCache(
-            settings.subjects_max, bounds.MUTE_SPLIT_MS, clock.steady_ms
-        )
-        self._events = RequestEvents(
-            proxy_id, metrics, clock, on_late_reject=settings.on_late_decision is OnLate.REJECT
-        )
+        self._events = RequestEvents(context)
 
     def quota(self, user: str, client_id: str) -> MutationQuota | None:
         """The mutation quota that applies to a client now."""
@@ -80,18 +73,7 @@ class QuotaCoordinator:
         self, quota: MutationQuota | None, *, strict: bool, probing: bool = False, dry_run: bool = False
     ) -> Verdict:
         """What to do with a request of the quota's subject."""
-        until_ms, now_ms = None, 0.0
-        # Few subjects must wait; for the others the time does not matter, and asking for it does.
-        if quota is not None and quota.subject in self.not_before:
-            now_ms = self.clock.steady_ms()
-            until_ms = self.not_before.until_ms(quota.subject, quota, now_ms)
-            # A strict one is refused all the same, and must not take the turn of an old client.
-            if probing and not strict and until_ms is not None:
-                # One for all its connections: a hundred muted ones would be a way to go on.
-                probing = quota.subject not in self._probed
-                if probing:
-                    self._probed[quota.subject] = None
-        verdict = judge(quota, until_ms, now_ms, strict=strict, local=self.decides(quota), probing=probing)
+        verdict = self.not_before.judge(quota, strict=strict, local=self.decides(quota), probing=probing)
         if not dry_run or quota is None or not verdict.asks:
             return verdict
         wait_ms = self.dry_runs.wait_ms(quota)
@@ -266,8 +248,19 @@ class QuotaCoordinator:
         traffic.policy_version = self.policies.now.version
 
     def remaining_ms(self, decision: Decision, sent_ms: float | None) -> float:
-        """How much of a decision's throttle time is left now; see `request.remaining_ms`."""
-        return remaining_ms(decision, sent_ms, self.clock.steady_ms(), self._brokers_ms())
+        """How much of a decision's throttle time is left now.
+
+        The event's time is a broker's; where that clock and ours disagree, what has surely passed here is the
+        least, and nothing the most, that can be taken off.
+
+        Args:
+            sent_ms: when we sent the event, steady clock; None if another proxy did.
+        """
+        throttle_ms = float(decision.throttle_time_ms)
+        by_brokers_ms = min(throttle_ms, decision.ts + throttle_ms - self._brokers_ms())
+        if sent_ms is None:
+            return max(0.0, by_brokers_ms)
+        return max(0.0, throttle_ms - (self.clock.steady_ms() - sent_ms), by_brokers_ms)
 
     def _note_wait(self, decision: Decision, request: Request | None) -> None:
         if not decision.subject or decision.shadow:

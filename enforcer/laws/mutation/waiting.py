@@ -39,16 +39,10 @@ class PendingRequests:
 
     Args:
         pending_max: bound on the former.
-        late_max: bound on the latter; all together are bound by LATE_BYTES_MAX too.
-        late_keep_ms: how long the latter are kept.
     """
 
-    def __init__(
-        self, *, pending_max: int, late_max: int = LATE_RECORDS_MAX, late_keep_ms: float = LATE_RECORD_MS
-    ) -> None:
+    def __init__(self, pending_max: int) -> None:
         self._pending_max = pending_max
-        self._late_max = late_max
-        self._late_keep_ms = late_keep_ms
         self._pending: dict[str, Request] = {}
         self._late: OrderedDict[str, Request] = OrderedDict()
         self._late_bytes = 0
@@ -78,7 +72,9 @@ class PendingRequests:
         """Remember a request that does not wait, for the correction of its balance; the oldest make room."""
         self.refused(request.id)
         size = _bytes_of(request)
-        while self._late and (len(self._late) >= self._late_max or self._late_bytes + size > LATE_BYTES_MAX):
+        while self._late and (
+            len(self._late) >= LATE_RECORDS_MAX or self._late_bytes + size > LATE_BYTES_MAX
+        ):
             self._take_late(next(iter(self._late)))
         self._late[request.id] = request
         self._late_bytes += size
@@ -92,7 +88,7 @@ class PendingRequests:
 
     def expire(self, now_ms: float) -> None:
         """Drop what is too old to be decided: it stays without its decision."""
-        old = [name for name, late in self._late.items() if late.sent_ms + self._late_keep_ms <= now_ms]
+        old = [name for name, late in self._late.items() if late.sent_ms + LATE_RECORD_MS <= now_ms]
         for name in old:
             self._take_late(name)
 
