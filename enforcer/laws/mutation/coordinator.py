@@ -4,6 +4,7 @@ Connections bring requests here; decisions and policies come in by the feeds. Al
 """
 
 import logging
+from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
@@ -17,7 +18,7 @@ from enforcer.core.settings import OnLate
 from enforcer.laws.mutation.events import EventSender, OpenQuestions, ReadBack, RequestEvents, Uncharged
 from enforcer.laws.mutation.local_decisions import OWN_EVENTS_MAX, LocalDecisions
 from enforcer.laws.mutation.request import Action, Decision, NotBefore, Request, Verdict
-from enforcer.laws.mutation.waiting import Allowance, PendingRequests, UntoldRequests
+from enforcer.laws.mutation.waiting import Allowance, PendingRequests
 from streaming.contract.names import PROBE_SUFFIX
 from streaming.policy.policy_set import Algorithm, Decide, MutationQuota
 
@@ -25,6 +26,8 @@ logger = logging.getLogger(__name__)
 
 _STOOD_STILL_MS: Final = 2_000
 """Who lives is looked at more often than that, unless the process stands still."""
+_DUE_MAX: Final = 500
+"""Requests told of at a time: the loop has other things to do."""
 Acked = Callable[[bool], None]
 Told = Callable[[Decision | None], None]
 """Gets the decision of a request; None: Kafka will never take its event."""
@@ -34,9 +37,9 @@ class QuotaCoordinator:
     """Decides by what is known, or asks for decisions, and acts on them."""
 
     def __init__(self, context: Context) -> None:
-        proxy_id, settings, clock = context.proxy_id, context.settings, context.clock
-        self.proxy_id, self.settings, self.clock = proxy_id, settings, clock
-        self.metrics = metrics = context.metrics
+        settings, clock = context.settings, context.clock
+        self.proxy_id, self.settings, self.clock = context.proxy_id, settings, clock
+        self.metrics = context.metrics
         self.policies, self._membership = context.policies, context.membership
         self._brokers_ms, self._call_at, self._in_loop = context.brokers_ms, context.call_at, context.in_loop
         self.not_before = NotBefore(settings.subjects_max, clock.steady_ms)
@@ -53,7 +56,7 @@ class QuotaCoordinator:
         self._membership.follow(self._looked)
         self.policies.follow(self._policies_changed, self.local_decisions.sweep)
         self.outgoing = EventSender(context.requests, context.soon)
-        self._untold = UntoldRequests(self.policies, metrics.events.labels("dropped").inc)
+        self._untold = deque[Request]()  # until the policies say whose quota it is, 10,000 at most
         # Events on their way to Kafka, as many as the sender holds; with the request, if decided here.
         self._unacknowledged: dict[str, Request | None] = {}
         self._events = RequestEvents(context)
@@ -148,7 +151,8 @@ class QuotaCoordinator:
     def report(self, request: Request, quota: MutationQuota | None) -> None:
         """Send a request event that nobody waits for: no quota applies, or a shadow one, or it is done."""
         if quota is None:
-            if self._untold.keeps(request):
+            if not self.policies.known():
+                self._tell_later(request)
                 return
             quota = self.quota(request.user, request.client_id)
             # It has gone on without: it is told as what cannot be refused.
@@ -240,8 +244,8 @@ class QuotaCoordinator:
         self.not_before.expire(now_ms)
         self.undecided.expire(now_ms)
         self._membership.look()
-        for request in self._untold.due():
-            self.report(request, None)
+        for _ in range(min(len(self._untold), _DUE_MAX) if self.policies.known() else 0):
+            self.report(self._untold.popleft(), None)
         traffic = self.metrics.traffic
         traffic.subjects = len(self.not_before)
         traffic.pending = len(self.undecided.pending)
@@ -261,6 +265,13 @@ class QuotaCoordinator:
         if sent_ms is None:
             return max(0.0, by_brokers_ms)
         return max(0.0, throttle_ms - (self.clock.steady_ms() - sent_ms), by_brokers_ms)
+
+    def _tell_later(self, request: Request) -> None:
+        """Whose quota it is must not be left to the job: one of its other shards would charge it."""
+        if len(self._untold) < bounds.PENDING_REQUESTS_MAX:
+            self._untold.append(request)
+        else:
+            self.metrics.events.labels("dropped").inc()
 
     def _note_wait(self, decision: Decision, request: Request | None) -> None:
         if not decision.subject or decision.shadow:

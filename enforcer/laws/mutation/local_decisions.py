@@ -149,19 +149,17 @@ class LocalDecisions:
         sent = None if subject is None else subject.tail.get(event_id)
         if subject is not None and sent is not None and sent.question:
             subject.silent = True
-            before = subject.weight
             subject.give_up(sent)
-            self._tail_changed(subject, before)
+            self._tail_changed(subject)
 
     def withdraw(self, name: str, event_id: str) -> None:
         """An event of ours will never stand on the topic."""
         subject = self._subjects.get(name)
         sent = None if subject is None else subject.tail.get(event_id)
         if subject is not None and sent is not None:
-            before = subject.weight
             subject.drop(sent)
             subject.stale = True
-            self._tail_changed(subject, before)
+            self._tail_changed(subject)
 
     def stated(self, statement: Decision) -> None:
         """Take an admission, our own or another's; one that was read already is passed over."""
@@ -183,9 +181,8 @@ class LocalDecisions:
             return
         if own is not None and not own.timed:
             subject.silent = False
-        before = subject.weight
         self.counts.lost += subject.state(balance, own, statement.refunds, self.proxies)
-        self._tail_changed(subject, before)
+        self._tail_changed(subject)
         self._remember(subject, statement)
         self._subjects.move_to_end(subject.name)
 
@@ -291,9 +288,8 @@ class LocalDecisions:
         return subject.ts
 
     def _put(self, subject: Subject, sent: OwnEvent) -> None:
-        before = subject.weight
         subject.add(sent)
-        self._tail_changed(subject, before)
+        self._tail_changed(subject)
         while self.tail > self._tail_max:
             oldest = next(iter(self._tails.values()))
             self._fold(oldest)
@@ -301,14 +297,14 @@ class LocalDecisions:
                 self._tails.move_to_end(oldest.name)
 
     def _fold(self, subject: Subject) -> None:
-        before = subject.weight
         subject.fold(self._timeline)
         self.counts.folded += 1
-        self._tail_changed(subject, before)
+        self._tail_changed(subject)
 
-    def _tail_changed(self, subject: Subject, before: int) -> None:
-        """A tail weighs something else than before."""
-        self.tail += subject.weight - before
+    def _tail_changed(self, subject: Subject) -> None:
+        """A tail may weigh something else than before."""
+        self.tail += subject.weight - subject.counted
+        subject.counted = subject.weight
         if subject.tail:
             self._tails[subject.name] = subject
         else:
@@ -371,7 +367,7 @@ class LocalDecisions:
         del self._subjects[subject.name]
         self._tails.pop(subject.name, None)
         self._names_weight -= _name_weight(subject.name)
-        self.tail -= subject.weight
+        self.tail -= subject.counted
         self._ids -= len(subject.stated_ids)
 
 
