@@ -129,7 +129,7 @@ class ControlPlane:
         """Connect, and read the policies, with patience, and what was decided before, for start_timeout_ms.
 
         Args:
-            laws: get what is read.
+            laws: get what is read, and look before they get what still stands.
 
         Raises:
             WeirError: another process has our name.
@@ -159,14 +159,15 @@ class ControlPlane:
         if self._decisions is None:
             # Kafka is away: what is asked from now on needs its decisions, however far back is read later.
             self._follow()
+        for law in laws:
+            law.look()
+        if life_ms := max((law.standing_ms for law in laws), default=0):
+            await self._read_back(life_ms)
 
-    async def read_back(self, back_ms: int) -> None:
+    async def _read_back(self, back_ms: int) -> None:
         """Take the decisions that still stand, for what `start` has left of its time.
 
         An enforcer that comes back under its old name goes on with its shares, instead of 5 % for a round.
-
-        Args:
-            back_ms: the longest life time.
         """
         tail = decisions_tail(
             self._connection,
@@ -248,7 +249,7 @@ class ControlPlane:
 
     def _take(self, decisions: list[Read]) -> None:
         """Give each law its decisions."""
-        # Those that stand have lived a part of their life time, where they are read back: read_back has them.
+        # Those that stand have lived a part of their life time where they are read back, by _read_back.
         stands = self._decisions is not None and self._decisions.caught_up.is_set()
         self._hand_over(decisions, [law for law in self._laws if stands or not law.reads.standing])
 

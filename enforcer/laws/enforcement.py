@@ -56,12 +56,7 @@ class Enforcement:
 
     async def start(self) -> None:
         """Connect, read the policies and what was decided before; see ControlPlane.start."""
-        laws = list(self._laws.values())
-        await self._control.start(laws)
-        for law in laws:
-            law.look()
-        if life_ms := max(law.standing_ms for law in laws):
-            await self._control.read_back(life_ms)
+        await self._control.start(list(self._laws.values()))
 
     def work(self) -> list[Coroutine[None, None, None]]:
         """What is to be run, each until it is cancelled or has come to its end."""
