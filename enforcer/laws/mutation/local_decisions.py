@@ -82,11 +82,13 @@ class LocalDecisions:
         """What to answer at once; None: ask (a strict request, of several proxies' subject).
 
         Args:
-            quota: the token bucket in force then, not in shadow.
+            quota: the token bucket, not in shadow, under which the request came.
             request: the request, with its items as they are sent.
             ts: now, ms.
         """
-        subject, now = self._at(quota.subject, ts)
+        subject, now, in_force = self._at(quota.subject, ts)
+        # Another one, or none any more, may have come into force since.
+        quota = in_force or quota
         mutations = [float(count) for count in request.sent.values()]
         rejected = [False] * len(mutations)
         mode = STRICT if request.strict else PERMISSIVE
@@ -112,7 +114,8 @@ class LocalDecisions:
         if request.dry_run:
             charged = []
         self._append(subject, quota, OwnEvent(request.id, subject.ts, Kind.CHARGE, charged), tokens, charged)
-        return Answer(OUTCOMES[outcome], names, wait_ms, tokens, subject.ts)
+        # Of no bucket it is that of a full one.
+        return Answer(OUTCOMES[outcome], names, wait_ms, min(tokens, quota.burst), subject.ts)
 
     def surely_admits(self, name: str) -> bool:
         """Whether any request of a subject is admitted that costs nothing, whatever it names; no: perhaps."""
@@ -212,8 +215,8 @@ class LocalDecisions:
             if subject.is_full(horizon, self._timeline):
                 self._remove(subject)
 
-    def _at(self, name: str, ts: int) -> tuple[Subject, Balance]:
-        """A subject, and its balance at a time, or at its own time if that is later."""
+    def _at(self, name: str, ts: int) -> tuple[Subject, Balance, MutationQuota | None]:
+        """A subject, its balance at a time, or at its own time if that is later, and its bucket then."""
         subject = self._subjects.get(name)
         if subject is None:
             subject = self._add(name, ts)
@@ -222,8 +225,7 @@ class LocalDecisions:
         subject.ts = ts = max(subject.ts, ts)
         self._newest = max(self._newest, ts)
         now = subject.catch_up(self._walk, self._timeline, self.proxies)
-        move(now, name, max(ts, now.at), self._timeline, self.proxies)
-        return subject, now
+        return subject, now, move(now, name, max(ts, now.at), self._timeline, self.proxies)
 
     def _must_ask(self, subject: Subject, mutations: Sequence[float], rejected: Sequence[bool]) -> bool:
         """Whether the job has to say: our part does not reach, or it was asked something before."""
@@ -282,7 +284,7 @@ class LocalDecisions:
 
     def _send(self, name: str, sent: OwnEvent) -> int:
         """Put an event into the tail and take the balance through it; returns the subject's time."""
-        subject, now = self._at(name, sent.ts)
+        subject, now, _ = self._at(name, sent.ts)
         take(now, sent, name, self._timeline, self.proxies)
         self._put(subject, sent)
         return subject.ts
