@@ -10,7 +10,6 @@ from enforcer.core.membership import Membership
 from enforcer.core.metrics import Metrics
 from enforcer.core.reports import Acknowledged
 from enforcer.core.settings import ProxySettings
-from enforcer.laws.enforcement import NoUpstreams
 from enforcer.laws.mutation.coordinator import QuotaCoordinator
 from streaming.contract.events import PolicyChange
 from streaming.contract.topics import Topics
@@ -44,7 +43,6 @@ def context(clock: Clock, *, proxy_id: str = "p1", **fields: Any) -> Context:
         "send_usage": Nowhere().send, "send_usage_pack": lambda _value, _key: True,
         "send_action": Nowhere().send, "soon": lambda function: function(), "call_later": _at_once,
         "call_at": _at_once, "in_loop": lambda function: function(), "ask_for_a_sign": lambda: None,
-        "upstreams": NoUpstreams(), "connections": tuple,
     }  # fmt: skip
     return Context(proxy_id=proxy_id, clock=clock, **{**default, **fields})
 

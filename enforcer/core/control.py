@@ -15,7 +15,7 @@ from enforcer.core.feeds.complaints import Complaints
 from enforcer.core.feeds.decisions import Read, decisions_tail
 from enforcer.core.feeds.membership import Hear, MembershipFeed
 from enforcer.core.feeds.policies import Policies, policies_tail
-from enforcer.core.law import Clock, Context, EnforcerLaw, Upstreams
+from enforcer.core.law import NO_UPSTREAMS, Clock, Context, EnforcerLaw, Upstreams
 from enforcer.core.membership import Membership
 from enforcer.core.metrics import Metrics
 from enforcer.core.reports import Reports
@@ -39,10 +39,8 @@ class ControlPlane:
     """One enforcer's ties to the job; made in its event loop.
 
     Attributes:
+        context: what laws are made with.
         clock: the loop's steady clock, and the wall clock.
-        brokers_ms: the brokers' clock, ms since the epoch.
-        policies: as far as they were read.
-        membership: who else enforces.
 
     Args:
         proxy_id: name of this enforcer.
@@ -54,6 +52,8 @@ class ControlPlane:
         hear: gets what other proxies say of who reads for which group.
         patience_ms: for so long beyond start_timeout_ms the policies are waited for: whose clients need Kafka
             as well lose little by that.
+        upstreams: the brokers behind us.
+        connections: all that are open to clients.
     """
 
     def __init__(
@@ -66,15 +66,15 @@ class ControlPlane:
         speaks: str,
         hear: Hear = lambda _proxy, _fields: None,
         patience_ms: int = 0,
+        upstreams: Upstreams = NO_UPSTREAMS,
+        connections: Callable[[], Iterable[Any]] = tuple,
     ) -> None:
-        self._proxy_id, self._settings, self._metrics = proxy_id, settings, metrics
-        self._patience_ms = patience_ms
+        self._settings, self._patience_ms = settings, patience_ms
         self._topics, self._connection = topics, connection = cluster.topics, cluster.properties
-        self._loop = asyncio.get_running_loop()
+        self._loop = loop = asyncio.get_running_loop()
         self._laws: Sequence[EnforcerLaw] = ()
-        self.clock = Clock(steady_ms=self._steady_ms, wall_ms=lambda: time.time_ns() // 1_000_000)
-        self._brokers = BrokersClock(self._steady_ms, self.clock.wall_ms)
-        self.brokers_ms = self._brokers.now_ms
+        self.clock = Clock(steady_ms=lambda: loop.time() * 1000, wall_ms=lambda: time.time_ns() // 1_000_000)
+        self._brokers = BrokersClock(self.clock.steady_ms, self.clock.wall_ms)
         self._reports = Reports(
             connection,
             topics.requests,
@@ -82,62 +82,42 @@ class ControlPlane:
             refused=self._refused,
             learn=self._brokers.learn,
         )
-        self.policies = Policies(
-            self.brokers_ms, lambda: self._policies_tail.caught_up.is_set(), lambda: self._brokers.known
-        )
+        self.context = self._make_context(proxy_id, metrics, speaks, upstreams, connections)
         self._unusable, of_policies = (
             Complaints(topic, metrics.unusable_records.labels(topic).inc)
             for topic in (topics.decisions, topics.policies)
         )
-        self._policies_tail = policies_tail(connection, topics.policies, self.policies, of_policies)
-        self.membership = Membership(proxy_id, speaks, self.brokers_ms, self._read_to_ms)
-        self._joining = self._make_feed(hear)
+        self._policies_tail = policies_tail(connection, topics.policies, self.context.policies, of_policies)
+        self._joining = MembershipFeed(self.context, self._reports, self._brokers, hear)
         self._decisions: Tail[Read] | None = None
         self._back_ms = 0
         self._opening: asyncio.Task[None] | None = None
         self._start_until_ms = 0.0
         self._watch = TopicWatch(cluster, metrics=metrics.topics, logger=logger, on_replaced=self._begin_anew)
 
-    def _make_feed(self, hear: Hear) -> MembershipFeed:
-        return MembershipFeed(
-            self._proxy_id,
-            self.membership,
-            self.clock,
-            self._brokers,
-            self._topics.usage,
-            self._connection,
-            send=partial(self._reports.send, topic=self._topics.usage),
-            send_first=partial(self._reports.send_first, topic=self._topics.usage),
-            in_loop=self._in_loop,
-            ask_for_a_sign=self._ask_for_a_sign,
-            same_name=self._metrics.same_name,
-            hear=hear,
-        )
-
-    def context(self, upstreams: Upstreams, connections: Callable[[], Iterable[Any]]) -> Context:
-        """What laws are made with.
-
-        Args:
-            upstreams: the brokers behind us.
-            connections: all that are open to clients.
-        """
-        reports, topics = self._reports, self._topics
+    def _make_context(
+        self, proxy_id: str, metrics: Metrics, speaks: str, upstreams: Upstreams,
+        connections: Callable[[], Iterable[Any]],
+    ) -> Context:  # fmt: skip
+        reports, topics, brokers, loop = self._reports, self._topics, self._brokers, self._loop
         return Context(
-            proxy_id=self._proxy_id,
+            proxy_id=proxy_id,
             settings=self._settings,
-            metrics=self._metrics,
+            metrics=metrics,
             topics=topics,
             connection=self._connection,
             clock=self.clock,
-            brokers_ms=self.brokers_ms,
-            policies=self.policies,
-            membership=self.membership,
+            brokers_ms=brokers.now_ms,
+            policies=Policies(
+                brokers.now_ms, lambda: self._policies_tail.caught_up.is_set(), lambda: brokers.known
+            ),
+            membership=Membership(proxy_id, speaks, brokers.now_ms, self._read_to_ms),
             requests=reports,
             send_usage=partial(reports.send, topic=topics.usage),
             send_usage_pack=partial(reports.send_packed, topic=topics.usage),
             send_action=partial(reports.send, topic=topics.decisions),
-            soon=self._loop.call_soon,
-            call_later=lambda delay_ms, function: self._loop.call_later(delay_ms / 1000, function),
+            soon=loop.call_soon,
+            call_later=lambda delay_ms, function: loop.call_later(delay_ms / 1000, function),
             call_at=self.call_at,
             in_loop=self._in_loop,
             ask_for_a_sign=self._ask_for_a_sign,
@@ -149,7 +129,7 @@ class ControlPlane:
         """Connect, and read the policies, with patience, and what was decided before, for start_timeout_ms.
 
         Args:
-            laws: get what is read.
+            laws: get what is read, and look before they get what still stands.
 
         Raises:
             WeirError: another process has our name.
@@ -179,23 +159,24 @@ class ControlPlane:
         if self._decisions is None:
             # Kafka is away: what is asked from now on needs its decisions, however far back is read later.
             self._follow()
+        for law in laws:
+            law.look()
+        if life_ms := max((law.standing_ms for law in laws), default=0):
+            await self._read_back(life_ms)
 
-    async def read_back(self, back_ms: int) -> None:
+    async def _read_back(self, back_ms: int) -> None:
         """Take the decisions that still stand, for what `start` has left of its time.
 
         An enforcer that comes back under its old name goes on with its shares, instead of 5 % for a round.
-
-        Args:
-            back_ms: the longest life time.
         """
         tail = decisions_tail(
             self._connection,
             self._topics.decisions,
             self._readers(),
             self._take_standing,
-            own=self._proxy_id,
+            own=self.context.proxy_id,
             back_ms=back_ms,
-            now_ms=lambda record_ms: max(self.brokers_ms(), record_ms),
+            now_ms=lambda record_ms: max(self._brokers.now_ms(), record_ms),
             standing=True,
         )
         tail.start(self._loop)
@@ -221,7 +202,7 @@ class ControlPlane:
 
     def call_at(self, ts: int, function: Callable[[], None]) -> None:
         """Call a function at a time of the brokers' clock, ms."""
-        delay_s = (ts - self.brokers_ms()) / 1000
+        delay_s = (ts - self._brokers.now_ms()) / 1000
         if delay_s > 0:
             self._loop.call_later(min(delay_s, _TIMER_MAX_S), self.call_at, ts, function)
         else:
@@ -253,7 +234,7 @@ class ControlPlane:
             self._readers(),
             self._take,
             self._unusable,
-            own=self._proxy_id,
+            own=self.context.proxy_id,
             back_ms=self._back_ms + _MARGIN_MS,
             now_ms=self._now_ms,
         )
@@ -268,7 +249,7 @@ class ControlPlane:
 
     def _take(self, decisions: list[Read]) -> None:
         """Give each law its decisions."""
-        # Those that stand have lived a part of their life time, where they are read back: read_back has them.
+        # Those that stand have lived a part of their life time where they are read back, by _read_back.
         stands = self._decisions is not None and self._decisions.caught_up.is_set()
         self._hand_over(decisions, [law for law in self._laws if stands or not law.reads.standing])
 
@@ -296,7 +277,7 @@ class ControlPlane:
 
     def _now_ms(self, record_ms: int) -> int:
         """The time by which decisions are too far ahead: a record's own may be any, but for a start."""
-        now_ms = self.brokers_ms()
+        now_ms = self._brokers.now_ms()
         return now_ms if self._brokers.known else max(now_ms, record_ms)
 
     def _ask_for_a_sign(self) -> None:
@@ -306,9 +287,6 @@ class ControlPlane:
     def _refused(self, event_id: str) -> None:
         for law in self._laws:
             self._in_loop(partial(law.refused, event_id))
-
-    def _steady_ms(self) -> float:
-        return self._loop.time() * 1000
 
     def _in_loop(self, function: Callable[[], None]) -> None:
         # From the producer's thread; the loop may have closed meanwhile.

@@ -8,7 +8,7 @@ import asyncio
 from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from operator import attrgetter
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar, Final, Protocol
 
 from enforcer.core.account import Account
 from enforcer.core.feeds.policies import Policies
@@ -92,6 +92,17 @@ class Upstreams(Protocol):
         """The partition (docs/contract.md 3.4) of the broker at an address; None: nobody knows which."""
 
 
+class _NoUpstreams:
+    changes = 0
+
+    def partition_at(self, _address: tuple[str, int]) -> str | None:
+        return None
+
+
+NO_UPSTREAMS: Final = _NoUpstreams()
+"""Of an enforcer that knows no brokers."""
+
+
 class Sender(Protocol):
     """Where events go; see reports.Reports."""
 
@@ -156,8 +167,8 @@ class Context:
     call_at: Callable[[int, Callable[[], None]], object]
     in_loop: Callable[[Callable[[], None]], object]
     ask_for_a_sign: Callable[[], None]
-    upstreams: Upstreams
-    connections: Callable[[], Iterable[Any]]
+    upstreams: Upstreams = NO_UPSTREAMS
+    connections: Callable[[], Iterable[Any]] = tuple
 
 
 class EnforcerLaw:

@@ -100,6 +100,10 @@ class _Line:
         return len(waiting) + len(reserved) == (claim in waiting) + (claim in reserved)
 
 
+_NOBODY: Final = _Line()
+"""That of a counter for which nobody waits."""
+
+
 class Lines:
     """The lines of all counters."""
 
@@ -170,25 +174,22 @@ class Lines:
 
     def waiting(self, counter: Counter) -> int:
         """How many wait."""
-        line = self._lines.get(counter)
-        return 0 if line is None else len(line.waiting)
+        return len(self._lines.get(counter, _NOBODY).waiting)
 
     def cost(self, counter: Counter) -> float:
         """What those who wait will cost."""
-        line = self._lines.get(counter)
-        return 0.0 if line is None else line.cost
+        return self._lines.get(counter, _NOBODY).cost
 
     def wake_all(self, counter: Counter) -> None:
         """There is nothing to wait for any more."""
-        line = self._lines.get(counter)
-        for claim in () if line is None else list(line.waiting):
+        for claim in list(self._lines.get(counter, _NOBODY).waiting):
             claim[0].wake()
 
     def wake(self, counter: Counter) -> None:
         """Something has changed: the one in front looks again."""
-        line = self._lines.get(counter)
-        if line is not None and line.waiting:
-            next(iter(line.waiting))[0].wake()
+        waiting = self._lines.get(counter, _NOBODY).waiting
+        if waiting:
+            next(iter(waiting))[0].wake()
 
     def join(
         self, counters: Sequence[Counter], claim: Claim, *, wait_ms: float = 0.0, within_ms: float = inf,

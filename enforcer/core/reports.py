@@ -173,13 +173,9 @@ class Reports:
         if acked is not None:
             # First: an answer waits for it.
             acked(record_ms if error is None else None)
-        if error is None:
-            if kind == TIMESTAMP_LOG_APPEND_TIME:
-                self._learn(record_ms, time.monotonic() * 1000)
-            self._metrics.events.labels("sent").inc()
-            return
+        if kind == TIMESTAMP_LOG_APPEND_TIME:
+            self._learn(record_ms, time.monotonic() * 1000)
         if too_large:
-            self._metrics.events.labels("too_large").inc()
             logger.warning("an event was refused: its topic takes no records of 1 MB (max.message.bytes)")
-            return
-        self._metrics.events.labels("failed").inc()
+        result = "sent" if error is None else "too_large" if too_large else "failed"
+        self._metrics.events.labels(result).inc()

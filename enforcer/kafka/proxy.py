@@ -52,11 +52,9 @@ class KafkaProxy(Host[Connection]):
         self.repeats = self.brokers.repeats
         control = ControlPlane(
             self.proxy_id, self.settings, self.metrics, self.cluster, speaks="kafka", hear=self._hear,
-            patience_ms=bounds.POLICIES_MORE_MS,
+            patience_ms=bounds.POLICIES_MORE_MS, upstreams=self.brokers, connections=lambda: self.connections,
         )  # fmt: skip
-        self.enforcement = limits = Enforcement(
-            control, upstreams=self.brokers, connections=lambda: self.connections
-        )
+        self.enforcement = limits = Enforcement(control)
         self.coordinator, self.meter = limits.of(MutationQuotas).coordinator, limits.meter
         self.dispatch, self.concurrency = limits.of(Dispatch), limits.of(ConcurrencyLimits)
         self.frame_meter = FrameMeter(self.meter)

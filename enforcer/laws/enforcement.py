@@ -5,11 +5,11 @@ it after the last client has left.
 """
 
 import logging
-from collections.abc import Callable, Coroutine, Iterable, Sequence
-from typing import Any, Final, TypeVar
+from collections.abc import Coroutine, Sequence
+from typing import Final, TypeVar
 
 from enforcer.core.control import ControlPlane
-from enforcer.core.law import EnforcerLaw, Upstreams
+from enforcer.core.law import EnforcerLaw
 from enforcer.laws.backlog.blocks import Blocks
 from enforcer.laws.concurrency.limits import ConcurrencyLimits
 from enforcer.laws.dispatch.dispatch import Dispatch
@@ -26,16 +26,6 @@ logger = logging.getLogger(__name__)
 Law = TypeVar("Law", bound=EnforcerLaw)
 
 
-class NoUpstreams:
-    """Of an enforcer that knows no brokers."""
-
-    changes = 0
-
-    def partition_at(self, _address: tuple[str, int]) -> str | None:
-        """Nobody knows."""
-        return None
-
-
 class Enforcement:
     """One enforcer's laws, without sockets to clients.
 
@@ -47,22 +37,12 @@ class Enforcement:
 
     Args:
         control: its ties to the job; started and stopped here.
-        upstreams: the brokers behind us.
-        connections: all that are open to clients.
         laws: those that apply to what it speaks.
     """
 
-    def __init__(
-        self,
-        control: ControlPlane,
-        *,
-        upstreams: Upstreams | None = None,
-        connections: Callable[[], Iterable[Any]] = tuple,
-        laws: Sequence[type[EnforcerLaw]] = LAWS,
-    ) -> None:
-        self._control = control
-        self.context = control.context(upstreams or NoUpstreams(), connections)
-        self.meter = Meter(self.context.settings, control.clock)
+    def __init__(self, control: ControlPlane, laws: Sequence[type[EnforcerLaw]] = LAWS) -> None:
+        self._control, self.context = control, control.context
+        self.meter = Meter(self.context.settings, self.context.clock)
         assert len({law.reads.type for law in laws}) == len(laws), "each law has decisions of its own type"
         self._laws = {law: law(self.context, self.meter) for law in laws}
         quotas = self.of(MutationQuotas)
@@ -76,12 +56,7 @@ class Enforcement:
 
     async def start(self) -> None:
         """Connect, read the policies and what was decided before; see ControlPlane.start."""
-        laws = list(self._laws.values())
-        await self._control.start(laws)
-        for law in laws:
-            law.look()
-        if life_ms := max(law.standing_ms for law in laws):
-            await self._control.read_back(life_ms)
+        await self._control.start(list(self._laws.values()))
 
     def work(self) -> list[Coroutine[None, None, None]]:
         """What is to be run, each until it is cancelled or has come to its end."""

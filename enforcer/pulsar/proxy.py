@@ -77,10 +77,11 @@ class PulsarProxy(Host[Connection]):
         settings = config.settings.model_copy(update={"namespace_pattern": NAMES})
         super().__init__(config, settings, pulsar, pulsar.upstream_tls)
         self.pulsar_metrics = PulsarMetrics(self.metrics.registry)
-        control = ControlPlane(self.proxy_id, self.settings, self.metrics, self.cluster, speaks="pulsar")
-        self.enforcement = enforcement = Enforcement(
-            control, upstreams=BrokersBehind(), connections=lambda: self.connections
-        )
+        control = ControlPlane(
+            self.proxy_id, self.settings, self.metrics, self.cluster, speaks="pulsar",
+            upstreams=BrokersBehind(), connections=lambda: self.connections,
+        )  # fmt: skip
+        self.enforcement = enforcement = Enforcement(control)
         self.targets = Targets(
             config.pulsar, pulsar.targets, TARGETS_MAX, secure=pulsar.upstream_tls is not None
         )

@@ -11,11 +11,10 @@ from functools import partial
 from math import inf
 from typing import Any, Final
 
-from prometheus_client import Counter
-
 from enforcer.core.feeds.peers import ReadersReport, Sign, signs_in
-from enforcer.core.law import Clock, Send
-from enforcer.core.membership import ALIVE_EVERY_MS, Membership
+from enforcer.core.law import Context, Send
+from enforcer.core.membership import ALIVE_EVERY_MS
+from enforcer.core.reports import Reports
 from streaming.contract.errors import WeirError
 from streaming.kafka_io.brokers_clock import BrokersClock
 from streaming.kafka_io.tail import Tail
@@ -40,48 +39,22 @@ class MembershipFeed:
         known: set once our own first `alive` stands on the topic; by then the brokers' clock is known.
 
     Args:
-        name: ours.
-        membership: told what is heard.
-        clock: our own.
+        context: where we stand; its membership is told what is heard.
+        reports: writes what is said before all else.
         brokers: knows the brokers' clock, once some event was acknowledged.
-        topic: of usage, where signs of life stand.
-        connection: librdkafka properties of our connections.
-        send: writes to that topic.
-        send_first: the same, for what is said before all else.
-        in_loop: calls a function in the loop, from any thread.
-        ask_for_a_sign: makes the job say something, if it is there.
-        same_name: counts words of other processes that have our name.
         hear: see there.
     """
 
-    def __init__(
-        self,
-        name: str,
-        membership: Membership,
-        clock: Clock,
-        brokers: BrokersClock,
-        topic: str,
-        connection: Mapping[str, str],
-        *,
-        send: Send,
-        send_first: Send,
-        in_loop: Callable[[Callable[[], None]], object],
-        ask_for_a_sign: Callable[[], None],
-        same_name: Counter,
-        hear: Hear,
-    ) -> None:
-        self._name = name
-        self._membership = membership
-        self._hear = hear
-        self._clock = clock
-        self._brokers = brokers
-        self._send, self._send_first = send, send_first
-        self._in_loop = in_loop
-        self._ask_for_a_sign = ask_for_a_sign
-        self._same_name = same_name
+    def __init__(self, context: Context, reports: Reports, brokers: BrokersClock, hear: Hear) -> None:
+        self._name, self._membership, self._clock = context.proxy_id, context.membership, context.clock
+        self._in_loop, self._ask_for_a_sign = context.in_loop, context.ask_for_a_sign
+        self._same_name = context.metrics.same_name
+        self._brokers, self._hear = brokers, hear
+        topic, self._send = context.topics.usage, context.send_usage
+        self._send_first: Send = partial(reports.send_first, topic=topic)
         self._loop = asyncio.get_running_loop()
         self._signs = Tail[Sign | ReadersReport](
-            connection,
+            context.connection,
             topic,
             back_ms=_BACK_MS,
             # Our own clock may be ahead of the brokers', and would leave out all who said so just now.

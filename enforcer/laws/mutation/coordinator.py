@@ -4,13 +4,12 @@ Connections bring requests here; decisions and policies come in by the feeds. Al
 """
 
 import logging
+from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from math import ceil
 from typing import Any, Final
-
-from cachetools import TTLCache
 
 from enforcer.core import bounds
 from enforcer.core.law import Context
@@ -18,8 +17,8 @@ from enforcer.core.reports import Acknowledged
 from enforcer.core.settings import OnLate
 from enforcer.laws.mutation.events import EventSender, OpenQuestions, ReadBack, RequestEvents, Uncharged
 from enforcer.laws.mutation.local_decisions import OWN_EVENTS_MAX, LocalDecisions
-from enforcer.laws.mutation.request import Action, Decision, NotBefore, Request, Verdict, judge, remaining_ms
-from enforcer.laws.mutation.waiting import Allowance, PendingRequests, UntoldRequests
+from enforcer.laws.mutation.request import Action, Decision, NotBefore, Request, Verdict
+from enforcer.laws.mutation.waiting import Allowance, PendingRequests
 from streaming.contract.names import PROBE_SUFFIX
 from streaming.policy.policy_set import Algorithm, Decide, MutationQuota
 
@@ -27,6 +26,8 @@ logger = logging.getLogger(__name__)
 
 _STOOD_STILL_MS: Final = 2_000
 """Who lives is looked at more often than that, unless the process stands still."""
+_DUE_MAX: Final = 500
+"""Requests told of at a time: the loop has other things to do."""
 Acked = Callable[[bool], None]
 Told = Callable[[Decision | None], None]
 """Gets the decision of a request; None: Kafka will never take its event."""
@@ -36,13 +37,13 @@ class QuotaCoordinator:
     """Decides by what is known, or asks for decisions, and acts on them."""
 
     def __init__(self, context: Context) -> None:
-        proxy_id, settings, clock = context.proxy_id, context.settings, context.clock
-        self.proxy_id, self.settings, self.clock = proxy_id, settings, clock
-        self.metrics = metrics = context.metrics
+        settings, clock = context.settings, context.clock
+        self.proxy_id, self.settings, self.clock = context.proxy_id, settings, clock
+        self.metrics = context.metrics
         self.policies, self._membership = context.policies, context.membership
         self._brokers_ms, self._call_at, self._in_loop = context.brokers_ms, context.call_at, context.in_loop
-        self.not_before = NotBefore(settings.subjects_max)
-        self.undecided = PendingRequests(pending_max=bounds.PENDING_REQUESTS_MAX)
+        self.not_before = NotBefore(settings.subjects_max, clock.steady_ms)
+        self.undecided = PendingRequests(bounds.PENDING_REQUESTS_MAX)
         self.questions = OpenQuestions(bounds.OPEN_QUESTIONS_MAX, bounds.PENDING_REQUESTS_MAX)
         kept = settings.subjects_max, clock.steady_ms
         self.dry_runs = Allowance(settings.dry_run_factor, settings.dry_run_factor, *kept)
@@ -55,15 +56,10 @@ class QuotaCoordinator:
         self._membership.follow(self._looked)
         self.policies.follow(self._policies_changed, self.local_decisions.sweep)
         self.outgoing = EventSender(context.requests, context.soon)
-        self._untold = UntoldRequests(self.policies, metrics.events.labels("dropped").inc)
+        self._untold = deque[Request]()  # until the policies say whose quota it is, 10,000 at most
         # Events on their way to Kafka, as many as the sender holds; with the request, if decided here.
         self._unacknowledged: dict[str, Request | None] = {}
-        self._probed: TTLCache[str, None] = TTLCache(
-            settings.subjects_max, bounds.MUTE_SPLIT_MS, clock.steady_ms
-        )
-        self._events = RequestEvents(
-            proxy_id, metrics, clock, on_late_reject=settings.on_late_decision is OnLate.REJECT
-        )
+        self._events = RequestEvents(context)
 
     def quota(self, user: str, client_id: str) -> MutationQuota | None:
         """The mutation quota that applies to a client now."""
@@ -80,18 +76,7 @@ class QuotaCoordinator:
         self, quota: MutationQuota | None, *, strict: bool, probing: bool = False, dry_run: bool = False
     ) -> Verdict:
         """What to do with a request of the quota's subject."""
-        until_ms, now_ms = None, 0.0
-        # Few subjects must wait; for the others the time does not matter, and asking for it does.
-        if quota is not None and quota.subject in self.not_before:
-            now_ms = self.clock.steady_ms()
-            until_ms = self.not_before.until_ms(quota.subject, quota, now_ms)
-            # A strict one is refused all the same, and must not take the turn of an old client.
-            if probing and not strict and until_ms is not None:
-                # One for all its connections: a hundred muted ones would be a way to go on.
-                probing = quota.subject not in self._probed
-                if probing:
-                    self._probed[quota.subject] = None
-        verdict = judge(quota, until_ms, now_ms, strict=strict, local=self.decides(quota), probing=probing)
+        verdict = self.not_before.judge(quota, strict=strict, local=self.decides(quota), probing=probing)
         if not dry_run or quota is None or not verdict.asks:
             return verdict
         wait_ms = self.dry_runs.wait_ms(quota)
@@ -166,7 +151,8 @@ class QuotaCoordinator:
     def report(self, request: Request, quota: MutationQuota | None) -> None:
         """Send a request event that nobody waits for: no quota applies, or a shadow one, or it is done."""
         if quota is None:
-            if self._untold.keeps(request):
+            if not self.policies.known():
+                self._tell_later(request)
                 return
             quota = self.quota(request.user, request.client_id)
             # It has gone on without: it is told as what cannot be refused.
@@ -258,16 +244,34 @@ class QuotaCoordinator:
         self.not_before.expire(now_ms)
         self.undecided.expire(now_ms)
         self._membership.look()
-        for request in self._untold.due():
-            self.report(request, None)
+        for _ in range(min(len(self._untold), _DUE_MAX) if self.policies.known() else 0):
+            self.report(self._untold.popleft(), None)
         traffic = self.metrics.traffic
         traffic.subjects = len(self.not_before)
         traffic.pending = len(self.undecided.pending)
         traffic.policy_version = self.policies.now.version
 
     def remaining_ms(self, decision: Decision, sent_ms: float | None) -> float:
-        """How much of a decision's throttle time is left now; see `request.remaining_ms`."""
-        return remaining_ms(decision, sent_ms, self.clock.steady_ms(), self._brokers_ms())
+        """How much of a decision's throttle time is left now.
+
+        The event's time is a broker's; where that clock and ours disagree, what has surely passed here is the
+        least, and nothing the most, that can be taken off.
+
+        Args:
+            sent_ms: when we sent the event, steady clock; None if another proxy did.
+        """
+        throttle_ms = float(decision.throttle_time_ms)
+        by_brokers_ms = min(throttle_ms, decision.ts + throttle_ms - self._brokers_ms())
+        if sent_ms is None:
+            return max(0.0, by_brokers_ms)
+        return max(0.0, throttle_ms - (self.clock.steady_ms() - sent_ms), by_brokers_ms)
+
+    def _tell_later(self, request: Request) -> None:
+        """Whose quota it is must not be left to the job: one of its other shards would charge it."""
+        if len(self._untold) < bounds.PENDING_REQUESTS_MAX:
+            self._untold.append(request)
+        else:
+            self.metrics.events.labels("dropped").inc()
 
     def _note_wait(self, decision: Decision, request: Request | None) -> None:
         if not decision.subject or decision.shadow:

@@ -14,9 +14,9 @@ from typing import Any, Final
 import orjson
 
 from enforcer.core.feeds.peers import Charge
-from enforcer.core.law import Clock, Sender
-from enforcer.core.metrics import Metrics
+from enforcer.core.law import Context, Sender
 from enforcer.core.reports import Acknowledged
+from enforcer.core.settings import OnLate
 from enforcer.laws.mutation.local_decisions import LocalDecisions
 from enforcer.laws.mutation.request import (
     LONGEST_THROTTLE_MS,
@@ -52,19 +52,14 @@ class Uncharged(WeirError):
 
 
 class RequestEvents:
-    """Makes them, each with an id of its own.
+    """Makes them, each with an id of its own."""
 
-    Args:
-        on_late_reject: the job does not charge what it decides late.
-    """
-
-    def __init__(self, proxy_id: str, metrics: Metrics, clock: Clock, *, on_late_reject: bool) -> None:
-        self._proxy_id = proxy_id
-        self._metrics = metrics
-        self._clock = clock
-        self._on_late_reject = on_late_reject
+    def __init__(self, context: Context) -> None:
+        self._proxy_id, self._metrics, self._clock = context.proxy_id, context.metrics, context.clock
+        # If so, the job does not charge what it decides late.
+        self._on_late_reject = context.settings.on_late_decision is OnLate.REJECT
         # The start time keeps the ids of a restarted proxy apart from those of the one before.
-        self._id_head = f"{proxy_id}-{clock.wall_ms()}"
+        self._id_head = f"{context.proxy_id}-{context.clock.wall_ms()}"
         self._count = 0
 
     def request(

@@ -82,11 +82,13 @@ class LocalDecisions:
         """What to answer at once; None: ask (a strict request, of several proxies' subject).
 
         Args:
-            quota: the token bucket in force then, not in shadow.
+            quota: the token bucket, not in shadow, under which the request came.
             request: the request, with its items as they are sent.
             ts: now, ms.
         """
-        subject, now = self._at(quota.subject, ts)
+        subject, now, in_force = self._at(quota.subject, ts)
+        # Another one, or none any more, may have come into force since.
+        quota = in_force or quota
         mutations = [float(count) for count in request.sent.values()]
         rejected = [False] * len(mutations)
         mode = STRICT if request.strict else PERMISSIVE
@@ -112,7 +114,8 @@ class LocalDecisions:
         if request.dry_run:
             charged = []
         self._append(subject, quota, OwnEvent(request.id, subject.ts, Kind.CHARGE, charged), tokens, charged)
-        return Answer(OUTCOMES[outcome], names, wait_ms, tokens, subject.ts)
+        # Of no bucket it is that of a full one.
+        return Answer(OUTCOMES[outcome], names, wait_ms, min(tokens, quota.burst), subject.ts)
 
     def surely_admits(self, name: str) -> bool:
         """Whether any request of a subject is admitted that costs nothing, whatever it names; no: perhaps."""
@@ -149,19 +152,17 @@ class LocalDecisions:
         sent = None if subject is None else subject.tail.get(event_id)
         if subject is not None and sent is not None and sent.question:
             subject.silent = True
-            before = subject.weight
             subject.give_up(sent)
-            self._tail_changed(subject, before)
+            self._tail_changed(subject)
 
     def withdraw(self, name: str, event_id: str) -> None:
         """An event of ours will never stand on the topic."""
         subject = self._subjects.get(name)
         sent = None if subject is None else subject.tail.get(event_id)
         if subject is not None and sent is not None:
-            before = subject.weight
             subject.drop(sent)
             subject.stale = True
-            self._tail_changed(subject, before)
+            self._tail_changed(subject)
 
     def stated(self, statement: Decision) -> None:
         """Take an admission, our own or another's; one that was read already is passed over."""
@@ -183,9 +184,8 @@ class LocalDecisions:
             return
         if own is not None and not own.timed:
             subject.silent = False
-        before = subject.weight
         self.counts.lost += subject.state(balance, own, statement.refunds, self.proxies)
-        self._tail_changed(subject, before)
+        self._tail_changed(subject)
         self._remember(subject, statement)
         self._subjects.move_to_end(subject.name)
 
@@ -215,8 +215,8 @@ class LocalDecisions:
             if subject.is_full(horizon, self._timeline):
                 self._remove(subject)
 
-    def _at(self, name: str, ts: int) -> tuple[Subject, Balance]:
-        """A subject, and its balance at a time, or at its own time if that is later."""
+    def _at(self, name: str, ts: int) -> tuple[Subject, Balance, MutationQuota | None]:
+        """A subject, its balance at a time, or at its own time if that is later, and its bucket then."""
         subject = self._subjects.get(name)
         if subject is None:
             subject = self._add(name, ts)
@@ -225,8 +225,7 @@ class LocalDecisions:
         subject.ts = ts = max(subject.ts, ts)
         self._newest = max(self._newest, ts)
         now = subject.catch_up(self._walk, self._timeline, self.proxies)
-        move(now, name, max(ts, now.at), self._timeline, self.proxies)
-        return subject, now
+        return subject, now, move(now, name, max(ts, now.at), self._timeline, self.proxies)
 
     def _must_ask(self, subject: Subject, mutations: Sequence[float], rejected: Sequence[bool]) -> bool:
         """Whether the job has to say: our part does not reach, or it was asked something before."""
@@ -285,15 +284,14 @@ class LocalDecisions:
 
     def _send(self, name: str, sent: OwnEvent) -> int:
         """Put an event into the tail and take the balance through it; returns the subject's time."""
-        subject, now = self._at(name, sent.ts)
+        subject, now, _ = self._at(name, sent.ts)
         take(now, sent, name, self._timeline, self.proxies)
         self._put(subject, sent)
         return subject.ts
 
     def _put(self, subject: Subject, sent: OwnEvent) -> None:
-        before = subject.weight
         subject.add(sent)
-        self._tail_changed(subject, before)
+        self._tail_changed(subject)
         while self.tail > self._tail_max:
             oldest = next(iter(self._tails.values()))
             self._fold(oldest)
@@ -301,14 +299,14 @@ class LocalDecisions:
                 self._tails.move_to_end(oldest.name)
 
     def _fold(self, subject: Subject) -> None:
-        before = subject.weight
         subject.fold(self._timeline)
         self.counts.folded += 1
-        self._tail_changed(subject, before)
+        self._tail_changed(subject)
 
-    def _tail_changed(self, subject: Subject, before: int) -> None:
-        """A tail weighs something else than before."""
-        self.tail += subject.weight - before
+    def _tail_changed(self, subject: Subject) -> None:
+        """A tail may weigh something else than before."""
+        self.tail += subject.weight - subject.counted
+        subject.counted = subject.weight
         if subject.tail:
             self._tails[subject.name] = subject
         else:
@@ -371,7 +369,7 @@ class LocalDecisions:
         del self._subjects[subject.name]
         self._tails.pop(subject.name, None)
         self._names_weight -= _name_weight(subject.name)
-        self.tail -= subject.weight
+        self.tail -= subject.counted
         self._ids -= len(subject.stated_ids)
 
 

@@ -10,7 +10,6 @@ import asyncio
 from collections import deque
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
-from functools import partial
 from typing import Final
 
 from enforcer.core import bounds
@@ -33,7 +32,7 @@ class Answer:
         message: of a refusal: why, and when to retry, in a sentence.
         quota: that was in force for it; None if none was.
         admission: None: it needed none.
-        over: done once it is known what it comes to; afterwards, once the client may be answered.
+        over: set once it is known what it comes to; afterwards, once the client may be answered.
     """
 
     too_large = (
@@ -47,7 +46,7 @@ class Answer:
         self.retry_ms, self.message = 0, ""
         self.quota = quota
         self.admission: Admission | None = None
-        self.over: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self.over = asyncio.Event()
         self._request = request
 
     @property
@@ -71,14 +70,14 @@ class Answer:
 
     def carry_out(self, rejected: Collection[str]) -> bool:
         """See admission.Shell: whoever asked does it."""
-        _done(self.over)
+        self.over.set()
         return True
 
     def answer(self, told: Reply) -> Callable[[float], None]:
         """See admission.Shell."""
         self.allowed = not told.message
         self.retry_ms, self.message = told.left_ms, told.message
-        return lambda _mute_ms: _done(self.over)
+        return lambda _mute_ms: self.over.set()
 
     def note(self, outcome: str) -> None:
         """See admission.Shell."""
@@ -98,7 +97,7 @@ class Mutations:
         self._call_later = call_later
         self._now_ms = coordinator.clock.steady_ms
         # By subject; the first has its turn.
-        self._lines: dict[str, deque[asyncio.Future[None]]] = {}
+        self._lines: dict[str, deque[asyncio.Event]] = {}
         self.waiting = 0
 
     async def decide(self, request: Request, wait_ms: float = 0) -> Answer:
@@ -135,10 +134,10 @@ class Mutations:
     async def acknowledged(self, answer: Answer) -> None:
         """Wait until Kafka has the event of a decision, for a limited time (EVENT_ACK_MS)."""
         if answer.allowed and answer.admission is not None:
-            answer.over = asyncio.get_running_loop().create_future()
+            answer.over.clear()
             answer.admission.finish()
             try:
-                await answer.over
+                await answer.over.wait()
             finally:
                 answer.admission.gone()
 
@@ -156,8 +155,7 @@ class Mutations:
 
     async def _decide_in_line(self, request: Request, subject: str, until_ms: float) -> Answer:
         """In its turn, when its subject need not wait any more, for a limited time."""
-        line = self._lines.setdefault(subject, deque())
-        turn = asyncio.get_running_loop().create_future()
+        line, turn = self._lines.setdefault(subject, deque()), asyncio.Event()
         line.append(turn)
         self.waiting += 1
         try:
@@ -168,7 +166,7 @@ class Mutations:
             self.waiting -= 1
             line.remove(turn)
             if line:
-                _done(line[0])
+                line[0].set()
             else:
                 del self._lines[subject]
 
@@ -201,7 +199,7 @@ class Mutations:
                 admission.late()
             else:
                 admission.start()
-            await answer.over
+            await answer.over.wait()
         except asyncio.CancelledError:
             admission.gone()
             if admission.done is Progress.SENT:
@@ -214,39 +212,29 @@ class Mutations:
         """Wait until one of the subject's questions is answered; False if that takes too long."""
         questions, name = self._coordinator.questions, line_of(subject)
         until_ms = self._now_ms() + self._settings.decision_timeout_ms
-        turn = asyncio.get_running_loop().create_future()
-
-        def wake() -> None:
-            _done(turn)
-
+        turn = asyncio.Event()
         # Several are woken for one question: who does not get it keeps its place.
-        questions.wait_for(name, wake)
+        questions.wait_for(name, turn.set)
         try:
             while questions.full(subject) and (left_ms := until_ms - self._now_ms()) > 0:
-                turn = asyncio.get_running_loop().create_future()
+                turn.clear()
                 await self._wait(turn, left_ms)
         finally:
-            questions.stop_waiting(name, wake)
+            questions.stop_waiting(name, turn.set)
         return not questions.full(subject)
 
     async def _pause(self, name: str, wait_ms: float) -> None:
         """Wait so long, or until whoever goes by this name may go on."""
-        woken = asyncio.get_running_loop().create_future()
-        wake = partial(_done, woken)
-        self._coordinator.questions.wait_for(name, wake)
+        woken = asyncio.Event()
+        self._coordinator.questions.wait_for(name, woken.set)
         try:
             await self._wait(woken, wait_ms)
         finally:
-            self._coordinator.questions.stop_waiting(name, wake)
+            self._coordinator.questions.stop_waiting(name, woken.set)
 
-    async def _wait(self, future: "asyncio.Future[None]", limit_ms: float) -> None:
-        timer = self._call_later(max(0.0, limit_ms), partial(_done, future))
+    async def _wait(self, event: asyncio.Event, limit_ms: float) -> None:
+        timer = self._call_later(max(0.0, limit_ms), event.set)
         try:
-            await future
+            await event.wait()
         finally:
             timer.cancel()
-
-
-def _done(future: "asyncio.Future[None]") -> None:
-    if not future.done():
-        future.set_result(None)

@@ -10,6 +10,9 @@ from enum import Enum, auto
 from math import ceil
 from typing import Any, Final, NamedTuple
 
+from cachetools import TTLCache
+
+from enforcer.core import bounds
 from streaming.contract.names import encode_name
 from streaming.policy.policy_set import MutationQuota as MutationQuota  # enforcers need no more of policies
 
@@ -222,51 +225,19 @@ _ASK: Final = Verdict(action=Action.ASK)
 _DECIDE: Final = Verdict(action=Action.DECIDE)
 
 
-def judge(
-    quota: MutationQuota | None,
-    not_before_ms: float | None,
-    now_ms: float,
-    *,
-    strict: bool,
-    local: bool = False,
-    probing: bool = False,
-) -> Verdict:
-    """Decide what happens to a request.
-
-    Args:
-        quota: the quota in force for its subject, None if there is none.
-        not_before_ms: when the subject may ask again, as the ledger knows it, on the clock of `now_ms`.
-        now_ms: now, on any steady clock.
-        strict: its client understands a rejection; of others only the answer can be delayed (permissive).
-        local: its quota is decided here.
-        probing: it is the one request let through in a long mute, so that the client does not give up.
-    """
-    # A shadow quota is decided and charged, but nobody acts on it (docs/contract.md 1).
-    if quota is None or quota.shadow:
-        return _FORWARD
-    if not_before_ms is None or not_before_ms <= now_ms:
-        return _DECIDE if local else _ASK
-    wait_ms = ceil(not_before_ms - now_ms)  # at least 1, since the difference is greater than 0
-    if strict:
-        # Decided here, each refusal is one of the law.
-        return Verdict(Action.DECIDE if local else Action.REFUSE, wait_ms)
-    if probing:
-        return _DECIDE if local else _ASK
-    # A permissive client knows no refusal: in a mute it is charged once more, elsewhere it waits.
-    return Verdict(Action.HOLD, wait_ms)
-
-
 class NotBefore:
-    """Until when subjects must wait.
+    """Until when subjects must wait, and what that means for their requests.
 
     Args:
         subjects_max: bound on them; who waits longest already leaves.
+        steady_ms: the clock of all their times.
     """
 
-    def __init__(self, subjects_max: int) -> None:
-        self._subjects_max = subjects_max
+    def __init__(self, subjects_max: int, steady_ms: Callable[[], float]) -> None:
+        self._subjects_max, self._steady_ms = subjects_max, steady_ms
         # The oldest leave when it is full; a plain dict would step over all that left before it.
         self._waits: OrderedDict[str, tuple[float, MutationQuota | None]] = OrderedDict()
+        self._probed: TTLCache[str, None] = TTLCache(subjects_max, bounds.MUTE_SPLIT_MS, steady_ms)
 
     def __len__(self) -> int:
         return len(self._waits)
@@ -274,6 +245,36 @@ class NotBefore:
     def __contains__(self, subject: str) -> bool:
         """Whether a subject has a not-before time, passed or not."""
         return subject in self._waits
+
+    def judge(self, quota: MutationQuota | None, *, strict: bool, local: bool, probing: bool) -> Verdict:
+        """Decide what happens to a request.
+
+        Args:
+            quota: the quota in force for its subject, None if there is none.
+            strict: its client understands a rejection; of others only the answer can be delayed (permissive).
+            local: its quota is decided here.
+            probing: it is the one request let through in a long mute, so that the client does not give up.
+        """
+        # A shadow quota is decided and charged, but nobody acts on it (docs/contract.md 1).
+        if quota is None or quota.shadow:
+            return _FORWARD
+        asks, until_ms, now_ms = _DECIDE if local else _ASK, None, 0.0
+        # Few subjects must wait; for the others the time does not matter, and asking for it does.
+        if quota.subject in self._waits:
+            now_ms = self._steady_ms()
+            until_ms = self.until_ms(quota.subject, quota, now_ms)
+        if until_ms is None:
+            return asks
+        wait_ms = ceil(until_ms - now_ms)  # at least 1, since the difference is greater than 0
+        if strict:
+            # Decided here, each refusal is one of the law. It must not take the turn of an old client.
+            return Verdict(Action.DECIDE if local else Action.REFUSE, wait_ms)
+        # A permissive client knows no refusal: in a mute it is charged once more, elsewhere it waits. One for
+        # all its connections: a hundred muted ones would be a way to go on.
+        if probing and quota.subject not in self._probed:
+            self._probed[quota.subject] = None
+            return asks
+        return Verdict(Action.HOLD, wait_ms)
 
     def postpone(self, subject: str, until_ms: float, quota: MutationQuota | None) -> None:
         """Note that a subject must wait; the newest decision counts, even if it is the shorter one.
@@ -314,24 +315,6 @@ class NotBefore:
         """Drop the waits that have passed."""
         for subject in [name for name, (until_ms, _) in self._waits.items() if until_ms <= now_ms]:
             del self._waits[subject]
-
-
-def remaining_ms(decision: Decision, sent_ms: float | None, now_ms: float, brokers_ms: int) -> float:
-    """How much of a decision's throttle time is left.
-
-    The event's time is a broker's; where that clock and ours disagree, what has surely passed here is the
-    least, and nothing the most, that can be taken off.
-
-    Args:
-        sent_ms: when we sent the event, on the clock of `now_ms`; None if another proxy did.
-        now_ms: now, on any steady clock.
-        brokers_ms: the same on the brokers' clock, by which decisions are dated.
-    """
-    throttle_ms = float(decision.throttle_time_ms)
-    by_brokers_ms = decision.ts + throttle_ms - brokers_ms
-    if sent_ms is None:
-        return max(0.0, min(throttle_ms, by_brokers_ms))
-    return max(0.0, throttle_ms - (now_ms - sent_ms), min(throttle_ms, by_brokers_ms))
 
 
 def explain(

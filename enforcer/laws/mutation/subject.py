@@ -194,7 +194,8 @@ class Subject:
         base: the statement, with the events that had to be folded into it.
         now: the balance after the whole tail, as far as it was walked.
         tail: own events whose admission was not read, by id, in the order sent.
-        weight: of the tail.
+        weight: of the tail,
+        counted: and what of it stands in the sum over all tails.
         ts: time of the newest own event, ms: the next one is not older.
         stated_at: applied time of the statement, ms; -1: there is none.
         stated_ids: the admissions read with that applied time.
@@ -206,8 +207,8 @@ class Subject:
     """
 
     __slots__ = (
-        "asked_ts", "base", "credit", "folded", "name", "now", "open", "silent", "stale", "stated_at",
-        "stated_ids", "tail", "ts", "walk", "weight",
+        "asked_ts", "base", "counted", "credit", "folded", "name", "now", "open", "silent", "stale",
+        "stated_at", "stated_ids", "tail", "ts", "walk", "weight",
     )  # fmt: skip
 
     def __init__(self, name: str, ts: int, walk: int) -> None:
@@ -215,7 +216,7 @@ class Subject:
         self.base = Balance(FULL, FULL, ts)
         self.now = self.base.copy()
         self.tail: OrderedDict[str, OwnEvent] = OrderedDict()
-        self.weight = 0
+        self.weight = self.counted = 0
         self.ts = ts
         self.stated_at = -1
         self.stated_ids: set[str] = set()

@@ -1,4 +1,4 @@
-"""Requests that wait: for their decisions, and for the policies that say whose they are.
+"""Requests that wait for their decisions.
 
 What costs a quota nothing has a rate of its own: dry runs, and requests that are refused at once. Each takes
 the broker's time and the job's, so without one a client could send them as fast as it likes.
@@ -7,16 +7,14 @@ No clock: times come as arguments, in ms of one steady clock. Every table has a 
 costs accuracy (a question more, a correction less), never a wrong refusal.
 """
 
-from collections import OrderedDict, deque
-from collections.abc import Callable, Iterator
+from collections import OrderedDict
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Final
 
 from cachetools import LRUCache
 
-from enforcer.core import bounds
 from enforcer.core.bucket import Bucket
-from enforcer.core.feeds.policies import Policies
 from enforcer.laws.mutation.events import in_own_names
 from enforcer.laws.mutation.request import Decision, Request
 from streaming.policy.policy_set import MutationQuota
@@ -30,8 +28,6 @@ LATE_RECORD_MS: Final = 600_000
 """How long they are kept: a job that was away so long tells each balance anew."""
 _REQUEST_BYTES: Final = 1_024
 _ITEM_BYTES: Final = 400  # an entry in each of two tables, and the objects of its name but for the letters
-_DUE_MAX: Final = 500
-"""Told at a time: the loop has other things to do."""
 
 
 class PendingRequests:
@@ -39,16 +35,10 @@ class PendingRequests:
 
     Args:
         pending_max: bound on the former.
-        late_max: bound on the latter; all together are bound by LATE_BYTES_MAX too.
-        late_keep_ms: how long the latter are kept.
     """
 
-    def __init__(
-        self, *, pending_max: int, late_max: int = LATE_RECORDS_MAX, late_keep_ms: float = LATE_RECORD_MS
-    ) -> None:
+    def __init__(self, pending_max: int) -> None:
         self._pending_max = pending_max
-        self._late_max = late_max
-        self._late_keep_ms = late_keep_ms
         self._pending: dict[str, Request] = {}
         self._late: OrderedDict[str, Request] = OrderedDict()
         self._late_bytes = 0
@@ -78,7 +68,9 @@ class PendingRequests:
         """Remember a request that does not wait, for the correction of its balance; the oldest make room."""
         self.refused(request.id)
         size = _bytes_of(request)
-        while self._late and (len(self._late) >= self._late_max or self._late_bytes + size > LATE_BYTES_MAX):
+        while self._late and (
+            len(self._late) >= LATE_RECORDS_MAX or self._late_bytes + size > LATE_BYTES_MAX
+        ):
             self._take_late(next(iter(self._late)))
         self._late[request.id] = request
         self._late_bytes += size
@@ -92,7 +84,7 @@ class PendingRequests:
 
     def expire(self, now_ms: float) -> None:
         """Drop what is too old to be decided: it stays without its decision."""
-        old = [name for name, late in self._late.items() if late.sent_ms + self._late_keep_ms <= now_ms]
+        old = [name for name, late in self._late.items() if late.sent_ms + LATE_RECORD_MS <= now_ms]
         for name in old:
             self._take_late(name)
 
@@ -149,32 +141,3 @@ class Allowance:
             bucket = Bucket(rate, quota.burst * self._burst_factor / rate, self._steady_ms())
             kept = self._buckets[quota.subject] = quota, bucket
         return kept[1]
-
-
-class UntoldRequests:
-    """Keeps what has gone on until the policies are read and say whose quota it is, 10,000 at most.
-
-    An event that leaves that to the job would be charged by the wrong one of several shards.
-
-    Args:
-        dropped: told of each beyond the bound.
-    """
-
-    def __init__(self, policies: Policies, dropped: Callable[[], None]) -> None:
-        self._policies, self._dropped = policies, dropped
-        self._kept = deque[Request]()
-
-    def keeps(self, request: Request) -> bool:
-        """Whether it must wait: the policies are not read."""
-        if self._policies.known():
-            return False
-        if len(self._kept) < bounds.PENDING_REQUESTS_MAX:
-            self._kept.append(request)
-        else:
-            self._dropped()
-        return True
-
-    def due(self) -> Iterator[Request]:
-        """Some that need not wait any more."""
-        for _ in range(min(len(self._kept), _DUE_MAX) if self._policies.known() else 0):
-            yield self._kept.popleft()

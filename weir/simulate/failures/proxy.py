@@ -15,7 +15,6 @@ from enforcer.core.membership import ALIVE_EVERY_MS, Membership
 from enforcer.core.metrics import Metrics
 from enforcer.core.reports import Acknowledged
 from enforcer.core.settings import ProxySettings
-from enforcer.laws.enforcement import NoUpstreams
 from enforcer.laws.shares.meter import Meter
 from streaming.columns.json_rows import objects
 from streaming.columns.packed import unpack
@@ -99,7 +98,6 @@ class Proxy:
             send_action=lambda event, key, acked=None: True, soon=lambda function: function(),
             call_later=self.after, call_at=lambda ts, function: world.at(ts, self._while_on(function)),
             in_loop=lambda function: function(), ask_for_a_sign=self._ask_for_a_sign,
-            upstreams=NoUpstreams(), connections=tuple,
         )  # fmt: skip
         self.meter = Meter(self.context.settings, clock)
         self.laws = world.traffic.enforce(self)

@@ -49,7 +49,7 @@ async def test_a_policy_dated_days_ahead_is_looked_at_again_until_its_time() -> 
         call_soon=lambda function: function(),
     )
     control._loop = cast(asyncio.AbstractEventLoop, loop)
-    control.brokers_ms = lambda: int(now_ms)
+    control._brokers.now_ms = lambda: int(now_ms)  # type: ignore[method-assign]
     control.call_at(2 * DAY_MS + 5, lambda: called.append(now_ms))
     while timers:
         ((delay_s, function, given),) = timers

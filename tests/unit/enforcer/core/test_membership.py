@@ -1,12 +1,14 @@
 """Who counts, and when a proxy hears too little."""
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
+from mutation_kit import Desk
 
 from enforcer.core.feeds.membership import MembershipFeed
-from enforcer.core.law import Clock
 from enforcer.core.membership import (
     ALIVE_MS,
     BEHIND_MS,
@@ -14,9 +16,7 @@ from enforcer.core.membership import (
     PROXIES_MAX,
     UNACKNOWLEDGED_MS,
     Alive,
-    Membership,
 )
-from enforcer.core.metrics import Metrics
 from streaming.kafka_io.brokers_clock import BrokersClock
 
 T0 = 1_795_166_700_000
@@ -172,33 +172,27 @@ def test_blind_when_nobody_takes_our_word(alive: Alive) -> None:
 
 async def test_blind_when_there_is_no_room_for_our_word() -> None:
     """One that is dropped, since too many events wait, is heard by nobody either."""
-    now_ms, taken, told = T0, True, list[Callable[[int], object]]()
+    desk, taken, told = Desk(), True, list[Callable[[int], object]]()
 
-    def send(_event: Mapping[str, Any], _key: str, *, acked: Any = None) -> bool:
+    def send(_event: Mapping[str, Any], _key: str, topic: str = "", *, acked: Any = None) -> bool:
         if taken:
             told.append(acked)
         return taken
 
-    def clock_ms() -> int:
-        return now_ms
-
-    membership, to_kafka = Membership("p1", "kafka", clock_ms, lambda: None), cast(Any, send)
-    feed = MembershipFeed(
-        "p1", membership, Clock(steady_ms=clock_ms, wall_ms=clock_ms), BrokersClock(clock_ms, clock_ms),
-        "weir.usage", {"bootstrap.servers": "here"}, send=to_kafka, send_first=to_kafka,
-        in_loop=lambda function: function(), ask_for_a_sign=lambda: None,
-        same_name=Metrics(10).same_name, hear=lambda *_: None,
-    )  # fmt: skip
+    here, reports = replace(desk.context, send_usage=send), cast(Any, SimpleNamespace(send_first=send))
+    brokers = BrokersClock(here.clock.steady_ms, here.clock.wall_ms)
+    feed = MembershipFeed(here, reports, brokers, lambda *_: None)
     feed.known.set()
-    for now_ms, taken, blind in (  # noqa: B007 — `send` and the clock read them
-        (T0, True, False), (T0 + 5_000, False, False), (T0 + 10_000, False, False),
-        (T0 + 15_000, False, True), (T0 + 20_000, True, False),
+    for now_ms, taken, blind in (  # noqa: B007 — `send` reads it
+        (0, True, False), (5_000, False, False), (10_000, False, False), (15_000, False, True),
+        (20_000, True, False),
     ):  # fmt: skip
+        desk.now_ms = now_ms
         feed._say(leaving=False)
         while told:
-            told.pop()(now_ms)
-        membership.look()
-        assert membership.blind == blind
+            told.pop()(desk.wall_ms)
+        here.membership.look()
+        assert here.membership.blind == blind
 
 
 def test_of_those_that_live_only_some_stand_before_the_same_brokers(alive: Alive) -> None:

@@ -37,6 +37,16 @@ class World:
         """A decision comes."""
         self.blocks.take([decision(topic, size, ts=self.desk.wall_ms - ago_ms, **more)])
 
+    @property
+    def block(self) -> Block | None:
+        """What stands in the way of the topic's producers."""
+        return self.blocks.block(TOPIC)
+
+    def meet(self) -> None:
+        """A request meets it."""
+        assert self.block is not None
+        self.blocks.began(self.block)
+
     def wait(self) -> None:
         """Somebody waits."""
         self.blocks.wait(self.wake)
@@ -71,17 +81,16 @@ def world() -> World:
 def test_beyond_is_blocked_and_the_first_decision_inside_lifts(world: World) -> None:
     """Exactly the limit is inside; whoever waits is told."""
     world.say(5_000)
-    assert world.blocks.block(TOPIC) is None and not world.blocks.active
+    assert world.block is None and not world.blocks.active
     world.say(5_001)
-    block = world.blocks.block(TOPIC)
-    assert block is not None and block.holds and world.blocks.active
+    assert world.block is not None and world.block.holds and world.blocks.active
     assert world.metric("blocks", quota_type="size", policy=HOLD) == 1
     world.wait()
     world.desk.pass_ms(1_000)
     world.say(10_240)
     assert world.woken == 0
     world.say(5_000)
-    assert world.blocks.block(TOPIC) is None and not world.blocks.active and world.woken == 1
+    assert world.block is None and not world.blocks.active and world.woken == 1
     assert world.metric("blocks", quota_type="size", policy=HOLD) == 0
 
 
@@ -105,11 +114,11 @@ def test_only_what_may_be_carried_out_blocks() -> None:
     world.limit(value=None)
     world.limit("broker", {"backlogQuotaDefaultLimitBytes": 5})
     world.say(10**9)
-    assert world.blocks.block(TOPIC) is None and not world.blocks.standing_ms
+    assert world.block is None and not world.blocks.standing_ms
     world.limit("namespaces.acme/orders", quota())
     assert world.blocks.standing_ms
     world.say(10**9)
-    assert world.blocks.block(TOPIC) is not None
+    assert world.block is not None
 
 
 def test_tracked_nobody_is_blocked(world: World) -> None:
@@ -117,19 +126,19 @@ def test_tracked_nobody_is_blocked(world: World) -> None:
     for mode in ("track", "off"):
         enforce(world.policies, world.desk.wall_ms, {"mode": "enforce"})
         world.say(10**9)
-        assert world.blocks.block(TOPIC) is not None
+        assert world.block is not None
         enforce(world.policies, world.desk.wall_ms, {"mode": mode})
         world.blocks.look()
-        assert world.blocks.block(TOPIC) is None
+        assert world.block is None
         world.say(10**9)
-        assert world.blocks.block(TOPIC) is None
+        assert world.block is None
 
 
 def test_a_partition_has_the_quota_of_its_topic(world: World) -> None:
     """Each for itself."""
     world.say(6_000, f"{TOPIC}-partition-1")
     assert world.blocks.block(f"{TOPIC}-partition-1") is not None
-    assert world.blocks.block(TOPIC) is None
+    assert world.block is None
 
 
 def test_policies_lift_and_begin_by_the_newest_numbers(world: World) -> None:
@@ -137,15 +146,14 @@ def test_policies_lift_and_begin_by_the_newest_numbers(world: World) -> None:
     world.say(6_000)
     for raised in (quota(limit=6_000), None, quota(limit=-1), quota(actions=False)):
         world.limit(value=raised)
-        assert world.blocks.block(TOPIC) is None
+        assert world.block is None
         world.limit(value=quota())
         world.say(6_000)
-        assert world.blocks.block(TOPIC) is not None
+        assert world.block is not None
     world.limit(value=quota(limit=11_000))
-    assert world.blocks.block(TOPIC) is None
+    assert world.block is None
     world.limit(value=quota(limit=5_999))
-    block = world.blocks.block(TOPIC)
-    assert block is not None and block.limit == 5_999
+    assert world.block is not None and world.block.limit == 5_999
 
 
 def test_exception_wins_over_hold() -> None:
@@ -158,11 +166,9 @@ def test_exception_wins_over_hold() -> None:
         }
         world.limit(value={"backlogQuotaMap": quotas})
         world.say(6_000, age=91)
-        block = world.blocks.block(TOPIC)
-        assert block is not None and block.quota_type == expected
+        assert world.block is not None and world.block.quota_type == expected
     world.say(6_000, age=-1)
-    block = world.blocks.block(TOPIC)
-    assert block is not None and block.quota_type == "size"
+    assert world.block is not None and world.block.quota_type == "size"
     policies = PolicySet(
         {PATH: {"backlogQuotaMap": {"message_age": {"limitTime": 0, "policy": HOLD, "actions": True}}}}
     )
@@ -187,12 +193,12 @@ def test_older_decisions_are_passed_over(world: World) -> None:
     """Of a topic that is blocked, and of one that is inside; the same again is not older."""
     world.say(6_000)
     world.say(0, ago_ms=1)
-    assert world.blocks.block(TOPIC) is not None
+    assert world.block is not None
     world.say(0)
     world.say(6_000, ago_ms=1)
-    assert world.blocks.block(TOPIC) is None
+    assert world.block is None
     world.say(6_000)
-    assert world.blocks.block(TOPIC) is not None
+    assert world.block is not None
 
 
 def test_a_block_is_logged_once_it_meets_a_request_and_once_it_ends(world: World) -> None:
@@ -202,9 +208,7 @@ def test_a_block_is_logged_once_it_meets_a_request_and_once_it_ends(world: World
     assert world.steps() == []
     for _ in range(3):
         world.say(6_000)
-        block = world.blocks.block(TOPIC)
-        assert block is not None
-        world.blocks.began(block)
+        world.meet()
     first = world.desk.events[0][1]
     assert world.desk.events[0][0] == TOPIC
     assert first["id"].endswith("/size/p1-1795166668375/begun")
@@ -227,9 +231,7 @@ def test_a_block_is_logged_once_it_meets_a_request_and_once_it_ends(world: World
 def test_the_log_says_why_a_block_ended(world: World, end: Any, reason: str) -> None:
     """As docs/backlog/producers.md lists it."""
     world.say(6_000)
-    block = world.blocks.block(TOPIC)
-    assert block is not None
-    world.blocks.began(block)
+    world.meet()
     end(world)
     assert world.steps()[-1] == ("ended", "size", reason)
 
@@ -237,10 +239,8 @@ def test_the_log_says_why_a_block_ended(world: World, end: Any, reason: str) -> 
 def test_what_cannot_be_logged_is_counted(world: World) -> None:
     """A full queue, and a Kafka that never takes it."""
     world.say(6_000)
-    block = world.blocks.block(TOPIC)
-    assert block is not None
     world.desk.full = True
-    world.blocks.began(block)
+    world.meet()
     assert world.metric("block_actions_total", step="begun", result="dropped") == 1
     world.desk.full, world.desk.acknowledges = False, False
     world.say(0)
@@ -259,14 +259,14 @@ def test_a_decision_grows_too_old_by_its_own_time() -> None:
         for _ in range(6):
             world.pass_ms(15_000)
             world.say(6_000, ago_ms=world.desk.wall_ms - begun_ms)
-        assert world.blocks.block(TOPIC) is not None
+        assert world.block is not None
         world.pass_ms(1)
         world.say(6_000, ago_ms=world.desk.wall_ms - begun_ms)
         world.pass_ms(15_000)
-        assert (world.blocks.block(TOPIC) is not None) == left
+        assert (world.block is not None) == left
         assert world.metric("block_stale_total", outcome=stale) == 1
         world.say(6_000)
-        assert world.blocks.block(TOPIC) is not None
+        assert world.block is not None
 
 
 def test_a_check_of_seconds_is_waited_for_a_minute() -> None:
@@ -276,9 +276,9 @@ def test_a_check_of_seconds_is_waited_for_a_minute() -> None:
     world.limit(value=quota())
     world.say(6_000, ttl_ms=10 * MINUTE)
     world.pass_ms(MINUTE)
-    assert world.blocks.block(TOPIC) is not None
+    assert world.block is not None
     world.pass_ms(1)
-    assert world.blocks.block(TOPIC) is None
+    assert world.block is None
 
 
 def test_a_decision_that_is_not_repeated_ends_with_its_life_time() -> None:
@@ -288,14 +288,14 @@ def test_a_decision_that_is_not_repeated_ends_with_its_life_time() -> None:
         world.limit(value=quota())
         world.say(6_000, ttl_ms=20_000)
         world.pass_ms(20_000)
-        assert world.blocks.block(TOPIC) is not None
+        assert world.block is not None
         world.pass_ms(1)
-        assert (world.blocks.block(TOPIC) is None) == (stale == "open")
+        assert (world.block is None) == (stale == "open")
         world.pass_ms(FORGET_MS)
-        assert world.blocks.block(TOPIC) is None
+        assert world.block is None
         # Nothing is left of it: an older decision is news.
         world.say(6_000, ago_ms=FORGET_MS + MINUTE // 2)
-        assert (world.blocks.block(TOPIC) is None) == (stale == "open")
+        assert (world.block is None) == (stale == "open")
 
 
 def test_the_table_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -326,5 +326,5 @@ def test_it_is_not_blocked_without_decisions(world: World) -> None:
     """Nor by what is known of another topic."""
     world.say(6_000, f"{TOPIC}2")
     world.limit("namespaces.acme/orders", quota())
-    assert world.blocks.block(TOPIC) is None
+    assert world.block is None
     assert world.desk.wall_ms == EPOCH_MS

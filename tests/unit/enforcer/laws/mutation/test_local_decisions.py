@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import orjson
 import pytest
 from law_kit import T0, quota
 from mutation_kit import INITIAL, SUBJECT, ask, local_of, own, quota_of, state, told
@@ -9,6 +10,7 @@ from mutation_kit import INITIAL, SUBJECT, ask, local_of, own, quota_of, state, 
 from enforcer.laws.mutation import subject as subject_module
 from enforcer.laws.mutation.local_decisions import QUESTION_EVERY_MS, LocalDecisions
 from enforcer.laws.mutation.subject import CREDIT, LOST_MS, SHORT, take
+from streaming.contract.client_answer import decided_of
 from streaming.policy.timeline import PolicyTimeline
 
 
@@ -94,6 +96,29 @@ def test_a_policy_that_is_read_late_moves_the_walk() -> None:
     timeline.apply("quotas[user=alice]", quota(4, 22), T0)
     local.policies_changed(T0)
     assert told(ask(local, "d2", 1_000, 1, dry=True))[3] == 14.0
+
+
+def test_a_request_is_decided_under_what_is_in_force_then() -> None:
+    """Its topics were looked up meanwhile: a raised burst is not full, the wait is of the new rate, and where
+    the quota is gone the job can read what was decided.
+    """
+    timeline = PolicyTimeline(INITIAL)
+    local = LocalDecisions(timeline, subjects_max=10, tail_max=100)
+
+    def change(value: Any, at_ms: int) -> None:
+        timeline.apply("quotas[user=<default>]", value, T0 + at_ms)
+        local.policies_changed(T0 + at_ms)
+
+    ask(local, "e1", 0, 22)
+    change(quota(100, 1_000), 1)
+    assert told(ask(local, "e2", 1_000, 1))[3] == 99.0
+    assert told(ask(local, "e3", 1_000, 100, 1)) == ("reject", ("t1",), 10, -1.0)
+    change(None, 2_000)
+    answer = ask(local, "e4", 2_000, 30, 1)
+    assert answer is not None
+    said = orjson.loads(orjson.dumps(answer.decided()))
+    assert decided_of({"decided": said}, ["t0", "t1"]) is not None
+    assert told(answer) == ("allow", (), 0, 22.0)
 
 
 def test_a_refund_is_in_the_tail_until_it_is_listed(local: LocalDecisions) -> None:

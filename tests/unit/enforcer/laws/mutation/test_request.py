@@ -3,7 +3,7 @@
 from each_kit import each
 from mutation_kit import decision, quota
 
-from enforcer.laws.mutation.request import Action, Verdict, explain, judge
+from enforcer.laws.mutation.request import Action, NotBefore, Verdict, explain
 from streaming.policy.policy_set import MutationQuota
 
 STRICT, PERMISSIVE = {"strict": True}, {"strict": False}
@@ -30,7 +30,10 @@ def test_verdicts(
     request_: dict[str, bool], in_force: MutationQuota | None, not_before: float | None, expected: Verdict
 ) -> None:
     """Forward without a quota, ask with one, refuse or hold while the subject must wait."""
-    assert judge(in_force, not_before, 1_000.0, **request_) == expected
+    waits = NotBefore(2, lambda: 1_000.0)
+    if not_before is not None:
+        waits.postpone("user=a", not_before, in_force)
+    assert waits.judge(in_force, local=False, **{"probing": False, **request_}) == expected
 
 
 def test_a_rejection_is_explained() -> None:

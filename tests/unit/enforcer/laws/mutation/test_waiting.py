@@ -3,16 +3,13 @@
 from functools import partial
 from typing import Any
 
+import pytest
 from each_kit import each
 from mutation_kit import decision, quota
 
+from enforcer.laws.mutation import waiting as waiting_module
 from enforcer.laws.mutation.request import NotBefore, Request
-from enforcer.laws.mutation.waiting import Allowance, PendingRequests
-
-
-def undecided(**bounds: Any) -> PendingRequests:
-    """With small bounds."""
-    return PendingRequests(**{"pending_max": 2, "late_max": 2, "late_keep_ms": 1_000, **bounds})
+from enforcer.laws.mutation.waiting import LATE_RECORD_MS, Allowance, PendingRequests
 
 
 def ask(name: str = "p1-1", **fields: Any) -> Request:
@@ -67,7 +64,7 @@ def test_nothing_is_corrected_before_both_are_known() -> None:
 
 def test_a_wait_ends_with_time_and_with_its_quota() -> None:
     """A not-before time holds until it passes or the subject has another quota."""
-    waits = NotBefore(2)
+    waits = NotBefore(2, lambda: 0.0)
     waits.postpone("user=a", 500.0, quota())
     assert waits.until_ms("user=a", quota(), 499.0) == 500.0
     assert waits.until_ms("user=a", quota(rate=2.0), 499.0) is None
@@ -81,7 +78,7 @@ def test_a_wait_ends_with_time_and_with_its_quota() -> None:
 
 def test_what_is_given_back_shortens_a_wait_by_as_much() -> None:
     """By what the quota's rate takes to fill it up; nobody waits who did not."""
-    waits, slow = NotBefore(2), quota(rate=0.5)
+    waits, slow = NotBefore(2, lambda: 0.0), quota(rate=0.5)
     waits.postpone("user=a", 9_000.0, slow)
     waits.give_back("user=a", 2)
     waits.give_back("user=b", 2)
@@ -93,7 +90,7 @@ def test_what_is_given_back_shortens_a_wait_by_as_much() -> None:
 
 def test_the_newest_wait_counts() -> None:
     """A later decision replaces the wait even if it is shorter."""
-    waits = NotBefore(2)
+    waits = NotBefore(2, lambda: 0.0)
     waits.postpone("user=a", 500.0, quota())
     waits.postpone("user=a", 300.0, quota())
     assert waits.until_ms("user=a", quota(), 0.0) == 300.0
@@ -101,7 +98,7 @@ def test_the_newest_wait_counts() -> None:
 
 def test_subjects_are_bounded() -> None:
     """One subject too many pushes out the oldest, which then simply asks again."""
-    waits = NotBefore(2)
+    waits = NotBefore(2, lambda: 0.0)
     for name in ("user=a", "user=b", "user=c"):
         waits.postpone(name, 500.0, quota())
     assert len(waits) == 2
@@ -110,7 +107,7 @@ def test_subjects_are_bounded() -> None:
 
 def test_pending_requests_are_bounded() -> None:
     """One question too many is not taken; an answered one makes room."""
-    book = undecided()
+    book = PendingRequests(2)
     assert [book.add(ask(f"p1-{i}")) for i in range(3)] == [True, True, False]
     found = book.decide(decision(id="p1-0"))
     assert found is not None and found.decision is not None
@@ -118,29 +115,30 @@ def test_pending_requests_are_bounded() -> None:
     assert book.add(ask("p1-3"))
 
 
-def test_late_requests_are_bounded_and_expire() -> None:
+def test_late_requests_are_bounded_and_expire(monkeypatch: pytest.MonkeyPatch) -> None:
     """Answered requests are kept for their decision: so many, so long."""
-    book = undecided()
+    monkeypatch.setattr(waiting_module, "LATE_RECORDS_MAX", 2)
+    book = PendingRequests(2)
     waiting = ask("p1-0")
     book.add(waiting)
     for request in (waiting, ask("p1-1"), ask("p1-2")):
         book.watch(request)
     assert (book.pending, book.late) == ([], 2)
     assert book.decide(decision(id="p1-0")) is None
-    book.expire(999.0)
+    book.expire(LATE_RECORD_MS - 1.0)
     assert book.late == 2
-    book.expire(1_000.0)
+    book.expire(LATE_RECORD_MS)
     assert book.late == 0
 
 
 def test_late_requests_are_bounded_in_bytes() -> None:
     """Of requests with thousands of long names each, far fewer are kept than their number would allow."""
-    book = undecided(late_max=10_000)
+    book = PendingRequests(2)
     names = {f"{number:0249}": 1 for number in range(2_000)}
     for number in range(100):
         book.watch(ask(f"p1-{number}", items=names))
     assert 30 < book.late < 50
-    book.expire(1_000.0)
+    book.expire(LATE_RECORD_MS)
     assert book.late == 0
     for number in (100, 101):
         book.watch(ask(f"p1-{number}", items=names))
@@ -149,7 +147,7 @@ def test_late_requests_are_bounded_in_bytes() -> None:
 
 def test_expired_waits_leave() -> None:
     """Waits that have passed take no room."""
-    waits = NotBefore(2)
+    waits = NotBefore(2, lambda: 0.0)
     waits.postpone("user=a", 500.0, quota())
     waits.expire(500.0)
     assert len(waits) == 0
