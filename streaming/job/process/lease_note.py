@@ -119,7 +119,7 @@ class Notes:
 def _note(said: dict[str, Any]) -> Note:
     place = ProcessIdentity(**{name: str(said[name]) for name in ProcessIdentity.__slots__})
     # Another release of this layout may write more of them, or fewer.
-    own = {each.name: each.default for each in fields(Note) if each.name != "place"}
+    own: dict[str, Any] = {each.name: each.default for each in fields(Note) if each.name != "place"}
     return Note(place=place, **{name: type(value)(said.get(name, value)) for name, value in own.items()})
 
 
