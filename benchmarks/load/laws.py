@@ -13,7 +13,7 @@ from streaming.contract.topics import Topics
 from streaming.laws.concurrency import law as concurrency
 from streaming.laws.dispatch import law as dispatch
 from streaming.laws.mutation import law as mutation
-from streaming.laws.shares import accelerator as shares
+from streaming.laws.shares import rounds as shares
 
 _SUBJECTS: Final = 10_000
 _TOPIC: Final = "persistent://acme/orders/t%d"

@@ -1,4 +1,4 @@
-"""What the accelerator of the law of shares works on: columns of a shard's groups and brokers, what happens,
+"""What the rounds of the law of shares work on: columns of a shard's groups and brokers, what happens,
 what is decided.
 """
 
@@ -13,10 +13,9 @@ from streaming.columns.compiled import lean
 from streaming.contract.usage_events import DIMENSIONS
 from streaming.laws.law import Entry
 from streaming.laws.row_fields import ends_of
-from streaming.laws.shares.intake import Reports
-from streaming.laws.shares.law import FREE, NOT_REPORTED, THROTTLED, Codes, Doubles, Flags
+from streaming.laws.shares.intake import NO_SOURCE, Reports
+from streaming.laws.shares.law import FREE, HUNGRY_PARTS, NOT_REPORTED, THROTTLED, Codes, Doubles, Flags
 from streaming.laws.shares.report_rows import NOT_SAID
-from streaming.laws.shares.rounds import HUNGRY_PARTS, NO_SOURCE
 
 NOT_WRITTEN: Final = -1
 """For the time at which a group's shares were last written: they are still to be."""

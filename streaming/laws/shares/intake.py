@@ -19,6 +19,8 @@ from streaming.policy.timeline import PolicyTimeline
 _NONE: Final = np.empty(0, dtype=np.int64)
 _WIDTH: Final = len(DIMENSIONS)
 GROUP_USAGE: Final = "group_usage"
+NO_SOURCE: Final = -1
+"""Source of what the end of the input decides in a batch without events."""
 
 
 class Reports(NamedTuple):

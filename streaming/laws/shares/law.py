@@ -53,6 +53,8 @@ FREE: Final = 0
 """It was throttled for less than 5 % of the period."""
 THROTTLED: Final = 1
 """It was throttled for 5 % of the period or more."""
+HUNGRY_PARTS: Final = 20
+"""That is one part in so many."""
 
 ROOM: Final = 1.1
 """Room to grow that a member keeps above its usage."""

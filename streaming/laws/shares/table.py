@@ -1,7 +1,6 @@
 """State of the share law in one shard, and the way of a batch of reports through it.
 
-What happens in a group is told in rounds.py and done by its accelerator; here names become numbers and
-policies columns.
+What happens in a group is in rounds.py; here names become numbers and policies columns.
 """
 
 from collections.abc import Mapping
@@ -16,7 +15,6 @@ from streaming.columns.limit_index import NOTHING
 from streaming.columns.outputs import DecisionRows
 from streaming.contract.events import Tick
 from streaming.laws.law import FOR_EVER, REPEAT_PARTS, Batch, Entry, LawState
-from streaming.laws.shares.accelerator import share_all, walk
 from streaming.laws.shares.columns import (
     DONE,
     NOT_WRITTEN,
@@ -33,9 +31,9 @@ from streaming.laws.shares.columns import (
     steps_of,
     with_room,
 )
-from streaming.laws.shares.intake import ReportBatch, no_reports
+from streaming.laws.shares.intake import NO_SOURCE, ReportBatch, no_reports
 from streaming.laws.shares.limits import limits_of
-from streaming.laws.shares.rounds import NO_SOURCE
+from streaming.laws.shares.rounds import share_all, walk
 from streaming.laws.shares.share_rows import rows_of
 from streaming.laws.shares.state import State
 from streaming.policy.groups import LIFE_ROUNDS, round_rules

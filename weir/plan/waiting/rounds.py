@@ -11,8 +11,7 @@ from streaming.columns.outputs import DecisionRows
 from streaming.contract.events import Tick
 from streaming.contract.usage_events import DIMENSIONS
 from streaming.laws.law import FOR_EVER, Batch, Entry, LawSpec
-from streaming.laws.shares.intake import ReportBatch, Reports, no_reports
-from streaming.laws.shares.rounds import NO_SOURCE
+from streaming.laws.shares.intake import NO_SOURCE, ReportBatch, Reports, no_reports
 from streaming.policy.groups import round_rules
 from streaming.policy.timeline import PolicyTimeline
 from weir.plan.verdicts import ALLOWED, EXACT_MAX, THROTTLED, Verdicts, as_rows, nth, overshoot_of

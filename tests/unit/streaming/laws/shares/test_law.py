@@ -10,8 +10,8 @@ from event_kit import report as group_usage
 from usage_kit import Event, batch_from, decide, decisions_of, entry_of
 
 from streaming.laws.law import Decision
+from streaming.laws.shares.intake import NO_SOURCE
 from streaming.laws.shares.law import NOT_REPORTED, share_out
-from streaming.laws.shares.rounds import NO_SOURCE
 from streaming.laws.shares.table import SharesTable
 from streaming.policy.timeline import PolicyTimeline
 
