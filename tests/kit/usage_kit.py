@@ -3,16 +3,13 @@
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-import numpy as np
 import orjson
 
 from streaming.columns.outputs import Decided
 from streaming.columns.records import Records
-from streaming.contract.usage_events import GroupUsage
 from streaming.laws.law import Batch, Decision, Entry, LawSpec, LawState
 from streaming.laws.registry import LAWS
-from streaming.laws.shares import intake
-from streaming.laws.shares.intake import ReportBatch
+from streaming.laws.shares.intake import ReportBatch, ReportIntake
 from streaming.laws.shares.table import SharesTable
 from streaming.policy.timeline import PolicyTimeline
 from streaming.state.body import Body, decode, encode
@@ -52,15 +49,11 @@ def gathered_of(events: Sequence[Any], law: LawSpec, timeline: PolicyTimeline, *
 
 def batch_from(entries: list[Entry], timeline: PolicyTimeline, *, end: bool = False) -> Batch:
     """A batch of a replay, in order; reports as columns, as the law of shares gets them."""
-    put, before, ticks = list[tuple[int, GroupUsage]](), list[int](), list[Entry]()
+    intake = ReportIntake(Records())
     for entry in entries:
-        if isinstance(entry.event, GroupUsage):
-            put.append((entry.source, entry.event))
-            before.append(len(ticks))
-        else:
-            ticks.append(entry)
-    reports = intake._rows(intake._parsed(put), np.arange(len(put)), np.array(before, np.int64))
-    return Batch(events=ReportBatch(reports, ticks), timeline=timeline, processed_ts=None, end=end)
+        intake.put(entry.source, entry.event)
+    events = ReportBatch.of(intake._parsed())
+    return Batch(events=events, timeline=timeline, processed_ts=None, end=end)
 
 
 def decisions_of(decided: Decided) -> list[tuple[int, Decision]]:

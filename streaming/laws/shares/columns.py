@@ -2,7 +2,6 @@
 what is decided.
 """
 
-from collections.abc import Sequence
 from math import nan
 from typing import Final, NamedTuple
 
@@ -11,11 +10,9 @@ import numpy as np
 from streaming.columns.byte_strings import Integers
 from streaming.columns.compiled import lean
 from streaming.contract.usage_events import DIMENSIONS
-from streaming.laws.law import Entry
 from streaming.laws.row_fields import ends_of
-from streaming.laws.shares.intake import NO_SOURCE, Reports
+from streaming.laws.shares.intake import NO_SOURCE, NOT_SAID, ReportBatch
 from streaming.laws.shares.law import FREE, HUNGRY_PARTS, NOT_REPORTED, THROTTLED, Codes, Doubles, Flags
-from streaming.laws.shares.report_rows import NOT_SAID
 
 NOT_WRITTEN: Final = -1
 """For the time at which a group's shares were last written: they are still to be."""
@@ -265,44 +262,41 @@ def with_room(told: Told, rounds: int, decisions: int) -> Told:
     return wide
 
 
-def steps_of(
-    reports: Reports, group: Integers, slot: Integers, count: int, ticks: Sequence[Entry], *, end: bool
-) -> Steps:
+def steps_of(batch: ReportBatch, group: Integers, slot: Integers, count: int, *, end: bool) -> Steps:
     """What a batch does to the groups.
 
     Args:
-        reports: in order.
-        group: of each of them, number of its group.
-        slot: of each of them, where its broker stands.
+        batch: see there.
+        group: of each report, number of its group.
+        slot: of each report, where its broker stands.
         count: how many groups there are.
-        ticks: in order.
         end: no more input will come.
     """
+    reports, ticks = batch.reports, len(batch.tick_at)
     source, rows = reports.source, len(reports.source)
     other = np.diff(source, prepend=NO_SOURCE) != 0
     begins, number = np.flatnonzero(other), np.cumsum(other) - 1
     before = reports.ticks[begins]
-    after = np.searchsorted(before, np.arange(len(ticks)), side="right")
+    after = np.searchsorted(before, np.arange(ticks), side="right")
     first = ends_of(np.bincount(group, minlength=count))
     steps = Steps(
         first=first, event=np.empty(rows, np.int64), slot=np.empty(rows, np.int64),
         used=np.empty((rows, WIDTH)), throttled=np.empty((rows, WIDTH), np.int8), at=reports.at[begins],
         ts=reports.ts[begins], source=source[begins], ticks=before,
-        tick_at=np.array([tick.event.at for tick in ticks], np.int64),
-        tick_position=np.arange(len(ticks)) + after,
-        tick_source=np.array([tick.source for tick in ticks], np.int64), end=end,
-        last=np.array([_last_source(reports, ticks), len(begins) + len(ticks)]),
+        tick_at=batch.tick_at, tick_position=np.arange(ticks) + after, tick_source=batch.tick_source, end=end,
+        last=np.array([_last_source(batch), len(begins) + ticks]),
     )  # fmt: skip
     _sort(group, first.copy(), slot, number, reports.period_ms, reports.counts, reports.throttled_ms,
           steps.event, steps.slot, steps.used, steps.throttled)  # fmt: skip
     return steps
 
 
-def _last_source(reports: Reports, ticks: Sequence[Entry]) -> int:
+def _last_source(batch: ReportBatch) -> int:
     """The record of the batch's last event."""
+    reports, ticks = batch.reports, batch.tick_source
     if len(reports.source) and reports.ticks[-1] == len(ticks):
         return int(reports.source[-1])
-    return ticks[-1].source if ticks else NO_SOURCE
+    return int(ticks[-1]) if len(ticks) else NO_SOURCE
 
 
 @lean

@@ -13,8 +13,7 @@ import pyarrow as pa
 from streaming.columns.byte_strings import Integers
 from streaming.columns.limit_index import NOTHING
 from streaming.columns.outputs import DecisionRows
-from streaming.contract.events import Tick
-from streaming.laws.law import FOR_EVER, REPEAT_PARTS, Batch, Entry, LawState
+from streaming.laws.law import FOR_EVER, REPEAT_PARTS, Batch, LawState
 from streaming.laws.shares.columns import (
     DONE,
     NOT_WRITTEN,
@@ -31,7 +30,7 @@ from streaming.laws.shares.columns import (
     steps_of,
     with_room,
 )
-from streaming.laws.shares.intake import NO_SOURCE, ReportBatch, no_reports
+from streaming.laws.shares.intake import ReportBatch, no_reports
 from streaming.laws.shares.limits import limits_of
 from streaming.laws.shares.rounds import share_all, walk
 from streaming.laws.shares.share_rows import rows_of
@@ -86,7 +85,7 @@ class SharesTable(LawState):
         state, group, broker = self._state.widened(reports.groups, reports.brokers)
         rows = group[reports.group]
         slots = state.slots(rows, broker[reports.broker])
-        steps = steps_of(reports, rows, slots, len(state.names), reported.ticks, end=batch.end)
+        steps = steps_of(reported, rows, slots, len(state.names), end=batch.end)
         concerned = np.diff(steps.first) > 0
         if len(steps.tick_at):
             concerned |= (state.groups.size > 0) & (state.groups.end <= steps.tick_at.max())
@@ -96,8 +95,7 @@ class SharesTable(LawState):
 
     def finish(self, timeline: PolicyTimeline) -> DecisionRows:
         """Close the rounds that have a report."""
-        nothing = ReportBatch(no_reports(), [])
-        return self.fold(Batch(events=nothing, timeline=timeline, processed_ts=None, end=True))
+        return self.fold(Batch(events=no_reports(), timeline=timeline, processed_ts=None, end=True))
 
     def sweep(self, timeline: PolicyTimeline, horizon: int) -> None:
         """Let brokers go that expired unseen: groups in which nobody has a share close their quiet rounds.
@@ -107,10 +105,9 @@ class SharesTable(LawState):
         groups = self._state.groups
         quiet = (groups.told_end == 0) & ~groups.touched & (groups.end <= horizon)
         if quiet.any():
-            reports, none = no_reports(), np.empty(0, np.int64)
-            state, _, _ = self._state.widened(reports.groups, reports.brokers)
-            tick = Entry(Tick(id="", ts=horizon, at=horizon), NO_SOURCE)
-            steps = steps_of(reports, none, none, len(state.names), [tick], end=False)
+            tick = no_reports(horizon)
+            state, group, broker = self._state.widened(tick.reports.groups, tick.reports.brokers)
+            steps = steps_of(tick, group, broker, len(state.names), end=False)
             self._walk(state, np.flatnonzero(quiet), steps, timeline)
 
     def policies_from(self, horizon: int) -> int:

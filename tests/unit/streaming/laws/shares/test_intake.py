@@ -20,8 +20,7 @@ from streaming.contract.usage_events import GroupUsage
 from streaming.laws.law import Batch, StepContext
 from streaming.laws.registry import LAWS
 from streaming.laws.shard import step
-from streaming.laws.shares.intake import ReportIntake, Reports
-from streaming.laws.shares.report_rows import NOT_SAID
+from streaming.laws.shares.intake import NOT_SAID, ReportIntake, Reports
 from streaming.laws.shares.table import SharesTable
 from streaming.policy.timeline import PolicyTimeline
 
@@ -81,7 +80,8 @@ def told(reports: Reports) -> list[tuple[Any, ...]]:
 @tries(300)
 def test_columns_say_what_the_parser_says(sent: Sent, data: st.DataObject) -> None:
     """By time, arrival, record; each row with the ticks before it."""
-    places = st.lists(st.tuples(st.integers(0, 2), st.integers(0, 4)), min_size=len(sent), max_size=len(sent))
+    place = st.tuples(st.integers(0, 2), st.integers(0, 4))
+    places = st.lists(place, min_size=len(sent), max_size=len(sent), unique=True)
     records = records_of(sent, data.draw(places))
     intake = ReportIntake(records)
     taken = intake.scan()
@@ -97,18 +97,16 @@ def test_columns_say_what_the_parser_says(sent: Sent, data: st.DataObject) -> No
         assert not any(isinstance(event, Tick) or event.usage for event in parsed)
         return
     reports = reported.reports
-    rows, ticks = list[tuple[Any, ...]](), 0
-    for i in sorted(range(len(records)), key=lambda i: (parsed[i].at, records.order_of(i), i)):
+    rows, ticks = list[tuple[Any, ...]](), list[tuple[int, int]]()
+    for i in sorted(range(len(records)), key=lambda i: (parsed[i].at, records.order_of(i))):
         event = parsed[i]
         for name, said in event.usage if isinstance(event, GroupUsage) else ():
             times = [NOT_SAID if time is None else time for time in said.throttled_ms]
-            head = event.at, event.ts, event.period_ms, i, ticks
+            head = event.at, event.ts, event.period_ms, i, len(ticks)
             rows.append((*head, [*said.counts], times, name, event.broker))
-        ticks += isinstance(event, Tick)
+        ticks += [(event.at, i)] * isinstance(event, Tick)
     assert told(reports) == rows
-    assert [tick.event for tick in reported.ticks] == sorted(
-        (event for event in parsed if isinstance(event, Tick)), key=lambda tick: tick.at
-    )
+    assert list(zip(reported.tick_at.tolist(), reported.tick_source.tolist(), strict=True)) == ticks
     for column in reports[:9]:
         assert column.dtype == np.int64 and column.flags.c_contiguous and column.flags.writeable
 
