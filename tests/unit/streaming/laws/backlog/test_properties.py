@@ -2,12 +2,11 @@
 
 from typing import Any
 
-from broker_law_kit import Event, fold, judged, replay, timeline_of
-from event_kit import T0, backlog, quotas
+from event_kit import T0, Event, backlog, quotas
 from hypothesis import given
 from hypothesis import strategies as st
 from property_kit import tries
-from usage_kit import reloaded
+from usage_kit import fold, judged, reloaded, replay, timeline_of
 
 from streaming.laws.backlog.table import BacklogTable
 from streaming.laws.law import LawState

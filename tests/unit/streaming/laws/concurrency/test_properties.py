@@ -4,12 +4,11 @@ from math import isfinite
 from typing import Any
 
 import pytest
-from broker_law_kit import NOW, Decision, Event, fold, limit_policy, replay, timeline_of
-from event_kit import sample
+from event_kit import Event, sample
 from hypothesis import given
 from hypothesis import strategies as st
 from property_kit import tries
-from usage_kit import reloaded
+from usage_kit import NOW, Decision, fold, limit_policy, reloaded, replay, timeline_of
 
 from streaming.contract.errors import BadEvent
 from streaming.laws.concurrency.table import ConcurrencyTable

@@ -1,11 +1,11 @@
 """Properties of the dispatch law: how much can be delivered, and what must never change a decision."""
 
 from dispatch_policies import COUNTS, KINDS, broker_settings
-from event_kit import T0, delivery
+from event_kit import T0, Event, delivery
 from hypothesis import given
 from hypothesis import strategies as st
 from property_kit import tries
-from usage_kit import Event, decide, in_order, reloaded
+from usage_kit import decide, in_order, reloaded
 
 from streaming.laws.dispatch import law
 from streaming.laws.dispatch.table import DispatchTable

@@ -5,9 +5,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from event_kit import T0, tick
+from event_kit import T0, Event, tick
 from event_kit import report as group_usage
-from usage_kit import Event, batch_from, decide, decisions_of, entry_of
+from usage_kit import batch_from, decide, decisions_of, entry_of
 
 from streaming.laws.law import Decision
 from streaming.laws.shares.intake import NO_SOURCE

@@ -6,12 +6,12 @@ from typing import Any
 
 import orjson
 import pytest
-from event_kit import T0, report, tick
+from event_kit import T0, Event, report, tick
 from hypothesis import given
 from hypothesis import strategies as st
 from property_kit import tries
 from shares_kit import SECOND, batch, histories
-from usage_kit import Event, decisions_of, in_order, reloaded
+from usage_kit import decisions_of, in_order, reloaded
 
 from streaming.contract.usage_events import split_group_usage
 from streaming.laws.law import Decision

@@ -5,13 +5,13 @@ from typing import Any
 
 import orjson
 import pytest
-from event_kit import T0, report, tick
+from event_kit import T0, Event, report, tick
 from hypothesis import given
 from hypothesis import strategies as st
 from property_kit import tries
 from rounds_kit import Rounds
 from shares_kit import batch, histories
-from usage_kit import Event, entry_of, reloaded
+from usage_kit import entry_of, reloaded
 
 from streaming.laws.law import Decision, DecisionForm
 from streaming.laws.refresh import Refresh
