@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 from blob_store_kit import MemoryBlobStore
 from event_kit import backlog, delivery, ledger, report, sample, subscription
-from law_kit import T0, policy, quota, records_of, refund, request
+from law_kit import T0, Shard, policy, quota, refund, request
 from pack_kit import packed
 
 from streaming.columns.records import NameColumn, Records, unpacked
@@ -55,32 +55,27 @@ class Live:
     """One shard of the live job."""
 
     def __init__(self, law: str, *, fail_fast: bool = False, **context: Any) -> None:
-        self.law, self.offset = law, 0
-        self.body: bytes | None = None
-        self.context = StepContext(
-            initial={PATH[law]: OLD[law]}, processed_ts=T0, fail_fast=fail_fast, blobs=MemoryBlobStore(),
-            **context,
+        self.shard = Shard(
+            {PATH[law]: OLD[law]}, law=law, replay=False, fail_fast=fail_fast, blobs=MemoryBlobStore(),
+            processed_ts=T0, **context,
         )  # fmt: skip
+
+    @property
+    def body(self) -> bytes | None:
+        """What it knows."""
+        return self.shard.body
 
     def step(self, *events: Event, written_ms: int | None = None) -> tuple[list[Event], dict[int, Event]]:
         """Decisions of one batch, and its dead letters by place in it; each record as it came.
 
         Records were written `written_ms` after T0; None: each at the time of its event.
         """
-        first, self.offset = self.offset, self.offset + len(events)
-        records = records_of(
-            events, first, [each.get("ts", T0) if written_ms is None else T0 + written_ms for each in events],
-            broadcast=[each["type"] in ("policy", "tick") for each in events],
-        )  # fmt: skip
-        self.body, outputs = step(self.law, 0, self.body, records, self.context)
-        decided, buried = [], {}
-        for sink, value in zip(outputs.listed("sink"), map(orjson.loads, outputs.value), strict=True):
-            if sink == "decisions":
-                decided.append(value)
-            else:
-                place = value["offset"] - first
-                assert b64decode(value["value_base64"]) == orjson.dumps(events[place])
-                buried[place] = value
+        times = [each.get("ts", T0) if written_ms is None else T0 + written_ms for each in events]
+        first, self.shard.dead_letters = self.shard.offset, []
+        decided = self.shard.step(events, times=times)
+        buried = {letter["offset"] - first: letter for letter in self.shard.dead_letters}
+        for place, letter in buried.items():
+            assert b64decode(letter["value_base64"]) == orjson.dumps(events[place])
         return decided, buried
 
 
@@ -305,7 +300,7 @@ def test_a_request_on_the_topic_of_usage_is_buried(form: Callable[[Event], Event
             packed=np.array([False, False, True]),
         )  # fmt: skip
         records.requests = "weir.requests"
-        _, outputs = step("mutation", 0, None, records, Live("mutation").context)
+        _, outputs = step("mutation", 0, None, records, Live("mutation").shard.context)
         assert outputs.listed("sink") == ["deadletter" if buried else "decisions"] * 3, topic
         for value in map(orjson.loads, outputs.value if buried else ()):
             assert value["reason"] == "type: of the law mutation; it does not belong on this topic"
