@@ -112,7 +112,7 @@ LOADS: Final[dict[str, LawLoad]] = {
     ),
     "shares": LawLoad(
         about=f"{_GROUPS} groups of {_BROKERS} brokers; what a round's end costs is spread over its reports",
-        part=shares.share_all,
+        part=shares.walk,
         policies={"": {f"resourcegroups.g{group}": {"publishRateInMsgs": 1_000} for group in range(_GROUPS)}},
         make=_reports,
     ),

@@ -181,14 +181,13 @@ class Group:
         members = sorted((broker, m) for broker, m in self.members.items() if m.uses(limits))
         if not members:
             return []
-        shares = share_out(
-            np.array([nan if rate is None else rate for rate in limits.rates]),
-            np.array([member.used for _, member in members], dtype=np.float64),
-            np.array([member.throttled for _, member in members], dtype=np.int8),
-            np.array([member.shares for _, member in members], dtype=np.float64),
-        )
-        for (_, member), row in zip(members, shares.tolist(), strict=True):
-            member.shares, member.told = row, True
+        shares = []
+        for place, rate in enumerate(limits.rates):
+            own = ((m.used[place], m.throttled[place], m.shares[place]) for _, m in members)
+            used, throttled, last = map(np.array, zip(*own, strict=True))
+            shares.append([nan] * len(members) if rate is None else share_out(rate, used, throttled, last))
+        for place, (_, member) in enumerate(members):
+            member.shares, member.told = [float(share[place]) for share in shares], True
         return [self._share(broker, member, limits) for broker, member in members]
 
     def _share(self, broker: str, member: Member, limits: GroupLimits) -> Decision:

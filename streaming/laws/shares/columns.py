@@ -24,8 +24,8 @@ EXPIRED: Final = 2
 
 NOWHERE: Final = -1
 """Number of the policies at hand while there are none, and of what there is not."""
-SHARING: Final = -2
-"""Instead of the number of the policies that a group waits for: it waits for its shares."""
+MORE_ROOM: Final = -2
+"""Instead of the number of the policies that a group waits for: it waits for room for what is decided."""
 DONE: Final = 2**62
 """The same: it waits for nothing."""
 WIDTH: Final = len(DIMENSIONS)
@@ -163,8 +163,7 @@ class Progress(NamedTuple):
         row: number of its next report.
         tick: number of its next tick.
         fresh: its next report is known not to be stale.
-        need: number of the policies that it waits for, SHARING or DONE.
-        shared: number of its closing round among those that have been shared out, NOWHERE if it has none.
+        need: number of the policies that it waits for, MORE_ROOM or DONE.
         stale: in its only place, how many reports were stale.
     """
 
@@ -172,7 +171,6 @@ class Progress(NamedTuple):
     tick: Integers
     fresh: Flags
     need: Integers
-    shared: Integers
     stale: Integers
 
 
@@ -207,36 +205,25 @@ class Told(NamedTuple):
     filled: Integers
 
 
-class Pending(NamedTuple):
-    """Closing rounds whose limits are to be shared out.
+class Takers(NamedTuple):
+    """Room for those who share a dimension of one group.
 
     Attributes:
-        group: whose round.
-        first: number of its first member, and one more.
-        slots: of each member, its slot.
-        used, throttled, last: of each member, what `shares.share_out` takes.
-        shares: of each member, what it gives.
-        filled: numbers of rounds and of members so far.
+        slot: of each.
+        used, hungry, last, shares: see `law.divide`.
     """
 
-    group: Integers
-    first: Integers
-    slots: Integers
+    slot: Integers
     used: Doubles
-    throttled: Codes
+    hungry: Flags
     last: Doubles
     shares: Doubles
-    filled: Integers
 
 
-def no_pending(rounds: int, members: int) -> Pending:
+def room_for(takers: int) -> Takers:
     """Room for so many."""
-    return Pending(
-        group=np.empty(rounds, np.int64), first=np.zeros(rounds + 1, np.int64),
-        slots=np.empty(members, np.int64), used=np.empty((members, WIDTH)),
-        throttled=np.empty((members, WIDTH), np.int8), last=np.empty((members, WIDTH)),
-        shares=np.empty((members, WIDTH)), filled=np.zeros(2, np.int64),
-    )  # fmt: skip
+    used, last, shares = np.empty((3, takers))
+    return Takers(np.empty(takers, np.int64), used, np.empty(takers, np.bool_), last, shares)
 
 
 def no_told(rounds: int, decisions: int) -> Told:

@@ -21,26 +21,25 @@ from typing import Final
 import numpy as np
 
 from streaming.columns.byte_strings import Integers
-from streaming.columns.compiled import compiled, inner, lean
+from streaming.columns.compiled import inner, lean
 from streaming.laws.shares.columns import (
     DONE,
     EXPIRED,
     IDLE,
+    MORE_ROOM,
     NOT_WRITTEN,
-    NOWHERE,
     SHARE,
-    SHARING,
     WIDTH,
     Groups,
     Limits,
     Members,
-    Pending,
     Progress,
     Rules,
     Steps,
+    Takers,
     Told,
 )
-from streaming.laws.shares.law import share_out
+from streaming.laws.shares.law import fill_shares, is_hungry
 
 STALE_ROUNDS: Final = 2
 """A report this many rounds older than the group's newest is still taken, an older one is stale."""
@@ -49,9 +48,9 @@ STALE_ROUNDS: Final = 2
 @lean
 def walk(
     active: Integers, stretch: int, groups: Groups, members: Members, steps: Steps, rules: Rules,
-    limits: Limits, progress: Progress, told: Told, shared: Pending, pending: Pending,
+    limits: Limits, progress: Progress, told: Told, takers: Takers,
 ) -> None:  # fmt: skip
-    """Take groups through what happens to them, as far as the policies at hand reach.
+    """Take groups through what happens to them, as far as the policies at hand reach, and the room.
 
     Args:
         active: numbers of groups.
@@ -62,10 +61,8 @@ def walk(
         rules: the rhythm.
         limits: of all groups under the policies at hand.
         progress: how far they are.
-        told: filled, by a group with two rounds at most, and two decisions for each of its slots: the one
-            that was shared out, and one without shares, after which nobody is left to be told.
-        shared: rounds that have been shared out.
-        pending: filled with the rounds that must be.
+        told: filled.
+        takers: room for the slots of any group.
     """
     for g in active:
         while progress.need[g] == stretch:
@@ -81,33 +78,15 @@ def walk(
             upto, position, source = _when(g, step, groups, steps, progress)
             while groups.size[g] > 0 and groups.end[g] <= upto:
                 progress.need[g] = _stretch_of(groups.end[g], rules)
+                if progress.need[g] == stretch and not _has_room(g, groups, told):
+                    progress.need[g] = MORE_ROOM
                 if progress.need[g] != stretch:
                     break
-                if progress.shared[g] != NOWHERE:
-                    _tell_shares(g, position, source, groups, members, limits, progress, told, shared)
-                elif _close(
-                    g, stretch, position, source, groups, members, rules, limits, progress, told, pending
-                ):
-                    break
+                _close(g, stretch, position, source, groups, members, rules, limits, told, takers)
                 _open(g, groups.end[g], groups, rules)
                 _skip_quiet_rounds(g, upto, groups, members, rules)
             if progress.need[g] == stretch:
                 _pass(g, step, groups, members, steps, rules, progress)
-
-
-@compiled
-def share_all(pending: Pending, limits: Limits) -> None:
-    """Share out the limits of every round that waits for it."""
-    for number in range(pending.filled[0]):
-        first, end = pending.first[number], pending.first[number + 1]
-        shares = share_out(
-            limits.rates[pending.group[number]], pending.used[first:end], pending.throttled[first:end],
-            pending.last[first:end],
-        )  # fmt: skip
-        # One by one: to compile what Numba would say if they were not as many takes five seconds.
-        for member in range(end - first):
-            for dimension in range(shares.shape[1]):
-                pending.shares[first + member, dimension] = shares[member, dimension]
 
 
 _TICK: Final = -1
@@ -122,8 +101,7 @@ def _next_step(g: int, groups: Groups, steps: Steps, progress: Progress) -> int:
         return _TICK if tick < steps.ticks[steps.event[row]] else int(row)
     if tick < len(steps.tick_at):
         return _TICK
-    open_still = groups.touched[g] or progress.shared[g] != NOWHERE
-    return _END if steps.end and open_still else DONE
+    return _END if steps.end and groups.touched[g] else DONE
 
 
 @inner
@@ -225,15 +203,18 @@ def _skip_quiet_rounds(g: int, upto: int, groups: Groups, members: Members, rule
 
 
 @inner
+def _has_room(g: int, groups: Groups, told: Told) -> bool:
+    """Whether there is room for what a closing round can tell: who leaves, and then each one's share."""
+    rounds, decisions = told.filled[0] + 2, told.filled[1] + groups.first[g + 1] - groups.first[g]
+    return bool(rounds <= len(told.group) and decisions <= len(told.why))
+
+
+@inner
 def _close(
     g: int, stretch: int, position: int, source: int, groups: Groups, members: Members, rules: Rules,
-    limits: Limits, progress: Progress, told: Told, pending: Pending,
-) -> bool:  # fmt: skip
-    """Close the open round by the policies of its end; the caller opens the next.
-
-    Returns:
-        Whether it waits for its shares.
-    """
+    limits: Limits, told: Told, takers: Takers,
+) -> None:  # fmt: skip
+    """Close the open round by the policies of its end; the caller opens the next."""
     before = told.filled[1]
     touched = groups.touched[g]
     groups.touched[g] = False
@@ -241,11 +222,12 @@ def _close(
     removed = told.filled[1] > before
     if removed:
         _file(g, before, position, source, groups, limits, told)
-    if limits.known[g] and (touched or removed) and _ask(g, groups, members, limits, progress, pending):
-        return True
-    if not _stands(g, groups, members):
+    if limits.known[g] and (touched or removed) and _share_out(g, groups, members, limits, takers):
+        _file(g, told.filled[1], position, source, groups, limits, told)
+        _note(g, groups.end[g], groups.every[g], groups, limits)
+        _tell_shares(g, groups, members, limits, told)
+    elif not _stands(g, groups, members):
         _note(g, 0, 0, groups, limits)
-    return False
 
 
 @inner
@@ -317,47 +299,42 @@ def _tell(slot: int, why: int, members: Members, told: Told) -> None:
 
 
 @inner
-def _ask(
-    g: int, groups: Groups, members: Members, limits: Limits, progress: Progress, pending: Pending
-) -> bool:
-    """Ask for the shares of the members; False: there are none."""
-    number, count = pending.filled[0], pending.filled[1]
-    for slot in range(groups.first[g], groups.first[g + 1]):
-        if members.there[slot] and _uses(slot, g, members, limits):
-            pending.slots[count] = slot
-            for dimension in range(WIDTH):
-                pending.used[count, dimension] = members.used[slot, dimension]
-                pending.throttled[count, dimension] = members.throttled[slot, dimension]
-                held = members.held[slot, dimension]
-                pending.last[count, dimension] = members.shares[slot, dimension] if held else np.nan
-            count += 1
-    if count == pending.filled[1]:
-        return False
-    pending.group[number], pending.first[number + 1] = g, count
-    pending.filled[0], pending.filled[1] = number + 1, count
-    progress.shared[g], progress.need[g] = number, SHARING
-    return True
+def _share_out(g: int, groups: Groups, members: Members, limits: Limits, takers: Takers) -> bool:
+    """Share out the limits; whether anybody takes part."""
+    shared = False
+    for dimension in range(WIDTH):
+        count = 0
+        for slot in range(groups.first[g], groups.first[g + 1]):
+            used, last = members.used[slot, dimension], np.nan
+            if members.held[slot, dimension]:
+                last = members.shares[slot, dimension]
+            takes = members.there[slot] and not np.isnan(limits.rates[g, dimension]) and used > 0.0
+            if takes:
+                takers.slot[count], takers.used[count], takers.last[count] = slot, used, last
+                takers.hungry[count] = is_hungry(used, members.throttled[slot, dimension], last)
+                count += 1
+            members.shares[slot, dimension], members.held[slot, dimension] = np.nan, takes
+        if count > 0:
+            shared = True
+            fill_shares(
+                limits.rates[g, dimension], takers.used[:count], takers.hungry[:count], takers.last[:count],
+                takers.shares[:count],
+            )  # fmt: skip
+        for place in range(count):
+            members.shares[takers.slot[place], dimension] = takers.shares[place]
+    return shared
 
 
 @inner
-def _tell_shares(
-    g: int, position: int, source: int, groups: Groups, members: Members, limits: Limits,
-    progress: Progress, told: Told, shared: Pending,
-) -> None:  # fmt: skip
-    """The round that closes has been shared out: tell its members."""
-    number = progress.shared[g]
-    progress.shared[g] = NOWHERE
-    _file(g, told.filled[1], position, source, groups, limits, told)
-    _note(g, groups.end[g], groups.every[g], groups, limits)
-    for member in range(shared.first[number], shared.first[number + 1]):
-        slot = shared.slots[member]
-        members.told[slot] = True
-        for dimension in range(WIDTH):
-            share, limited = shared.shares[member, dimension], not np.isnan(limits.rates[g, dimension])
-            members.shares[slot, dimension] = share
-            members.held[slot, dimension] = not np.isnan(share)
-            members.told_used[slot, dimension] = members.used[slot, dimension] if limited else 0.0
-        _tell(slot, SHARE, members, told)
+def _tell_shares(g: int, groups: Groups, members: Members, limits: Limits, told: Told) -> None:
+    """Tell the members what they may use."""
+    for slot in range(groups.first[g], groups.first[g + 1]):
+        if members.there[slot] and _uses(slot, g, members, limits):
+            members.told[slot] = True
+            for dimension in range(WIDTH):
+                limited = not np.isnan(limits.rates[g, dimension])
+                members.told_used[slot, dimension] = members.used[slot, dimension] if limited else 0.0
+            _tell(slot, SHARE, members, told)
 
 
 @inner

@@ -16,6 +16,7 @@ from streaming.columns.outputs import DecisionRows
 from streaming.laws.law import FOR_EVER, REPEAT_PARTS, Batch, LawState
 from streaming.laws.shares.columns import (
     DONE,
+    MORE_ROOM,
     NOT_WRITTEN,
     NOWHERE,
     WIDTH,
@@ -25,14 +26,14 @@ from streaming.laws.shares.columns import (
     Steps,
     Told,
     no_limits,
-    no_pending,
     no_told,
+    room_for,
     steps_of,
     with_room,
 )
 from streaming.laws.shares.intake import ReportBatch, no_reports
 from streaming.laws.shares.limits import limits_of
-from streaming.laws.shares.rounds import share_all, walk
+from streaming.laws.shares.rounds import walk
 from streaming.laws.shares.share_rows import rows_of
 from streaming.laws.shares.state import State
 from streaming.policy.groups import LIFE_ROUNDS, round_rules
@@ -138,11 +139,11 @@ class SharesTable(LawState):
         count = len(state.names)
         progress = Progress(
             row=steps.first[:-1].copy(), tick=np.zeros(count, np.int64), fresh=np.zeros(count, np.bool_),
-            need=np.full(count, DONE), shared=np.full(count, NOWHERE), stale=np.zeros(1, np.int64),
+            need=np.full(count, DONE), stale=np.zeros(1, np.int64),
         )  # fmt: skip
         progress.need[active] = NOWHERE
         limits, told, slots = no_limits(count), no_told(0, 0), np.diff(state.groups.first)
-        shared, pending = (no_pending(len(active), len(state.members.ts)) for _ in range(2))
+        takers = room_for(int(slots.max(initial=0)))
         stretch = NOWHERE
         while stretch != DONE:
             waiting = active[progress.need[active] == stretch]
@@ -150,16 +151,13 @@ class SharesTable(LawState):
                 since = int(rules.changes[stretch - 1]) if stretch else -1
                 put_limits(limits, waiting, state.names, timeline.at(since))
             while len(waiting):
-                pending.filled[:] = 0
-                told = with_room(told, 2 * len(waiting), 2 * int(slots[waiting].sum()))
+                told = with_room(told, 2 * len(waiting), int(slots[waiting].sum()))
                 walk(
                     waiting, stretch, state.groups, state.members, steps, rules, limits, progress, told,
-                    shared, pending,
+                    takers,
                 )  # fmt: skip
-                share_all(pending, limits)
-                waiting = pending.group[: pending.filled[0]].copy()
+                waiting = waiting[progress.need[waiting] == MORE_ROOM]
                 progress.need[waiting] = stretch
-                shared, pending = pending, shared
             stretch = int(progress.need[active].min(initial=DONE))
         self.stale_reports += int(progress.stale[0])
         order = _in_order(told, count)

@@ -268,6 +268,5 @@ def test_extreme_limits_stay_finite() -> None:
 
 def test_nobody_takes_part_in_a_dimension() -> None:
     """A limited dimension that nobody uses gives nobody a share in it."""
-    nothing = np.zeros((2, 1))
-    codes = np.full((2, 1), NOT_REPORTED, np.int8)
-    assert np.isnan(share_out(np.array([5.0]), nothing, codes, nothing)).all()
+    nothing = np.zeros(2)
+    assert np.isnan(share_out(5.0, nothing, np.full(2, NOT_REPORTED, np.int8), nothing)).all()
