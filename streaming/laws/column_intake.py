@@ -51,9 +51,11 @@ class ColumnIntake(ABC):
             ts: time of each, ms.
         """
 
-    @abstractmethod
     def listed(self, events: Sequence[Any]) -> list[pa.Array]:
-        """The columns of `fields` of events that were read one by one."""
+        """The columns of `fields` of events that were read one by one: their attributes of these names."""
+        return [
+            pa.array([getattr(event, field.name) for event in events], field.type) for field in self.fields
+        ]
 
     def scan(self) -> Flags:
         """Read the rows of packs; which of all records were taken, a flag a record."""
