@@ -4,7 +4,7 @@ Both are in one order, groups by name and a group's brokers by name, so the same
 however it was cut into batches.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import nan
 from typing import Any, Final, Self
@@ -17,7 +17,7 @@ from streaming.columns.byte_strings import Integers
 from streaming.columns.compiled import lean
 from streaming.laws.row_fields import ends_of
 from streaming.laws.shares.columns import WIDTH, Groups, Members
-from streaming.laws.shares.law import NOT_REPORTED
+from streaming.laws.shares.law import NOT_REPORTED, Flags
 from streaming.state.subject_table import places_in
 
 _WIDE: Final = ("used", "throttled", "shares", "held", "told_used", "told_limited")
@@ -93,8 +93,8 @@ class State:
             _spread(name, column, group_was, len(names))
             for name, column in zip(Groups._fields[1:], self.groups[1:], strict=True)
         )
-        members = Members(*(column.copy() for column in self.members))
-        members = members._replace(broker=broker_was[members.broker])
+        copies: list[Any] = [column.copy() for column in self.members]
+        members = Members(*copies)._replace(broker=broker_was[self.members.broker])
         return State(names, brokers, Groups(first, *groups), members), group, broker
 
     def slots(self, group: Integers, broker: Integers) -> Integers:
@@ -130,10 +130,10 @@ class State:
         used[self.members.broker[there]] = True
         if there.all() and some.all() and used.all():
             return self
-        members = Members(*(column[there] for column in self.members))
+        members = Members(*_only(self.members, there))
         return State(
             self.names.filter(pa.array(some)), self.brokers.filter(pa.array(used)),
-            Groups(ends_of(self.groups.size[some]), *(column[some] for column in self.groups[1:])),
+            Groups(ends_of(self.groups.size[some]), *_only(self.groups[1:], some)),
             members._replace(broker=(np.cumsum(used) - 1)[members.broker]),
         )  # fmt: skip
 
@@ -150,6 +150,10 @@ def _merged(known: pa.Array, names: pa.Array) -> tuple[pa.Array, Integers, Integ
     place[order] = np.arange(len(together))
     number[fresh] = len(known) + np.arange(int(fresh.sum()))
     return together.take(pa.array(order)), place[number], place[: len(known)]
+
+
+def _only(columns: Sequence[Any], which: Flags) -> list[Any]:
+    return [column[which] for column in columns]
 
 
 def _blank(name: str, count: int) -> Any:
