@@ -6,7 +6,7 @@ from typing import Any
 import orjson
 import pytest
 from event_kit import T0, TOPIC, Event, delivery
-from packed_events_kit import json_records, stepped
+from pack_kit import json_records, stepped
 from usage_kit import batch_of, decide
 
 from streaming.laws.dispatch import table as dispatch_table
