@@ -51,15 +51,19 @@ def stream_of(rows: pa.RecordBatch | pa.Table, type: str | None = "request", **o
 
 
 def records_with(
-    values: Sequence[bytes], packs: Sequence[bool], ts: int = 0, topic: str = "weir.requests"
-) -> Records:
-    """Records of one partition, some of them packed."""
-    count = len(values)
+    values: Sequence[bytes], packs: Sequence[bool], ts: int = 0, topic: str = "weir.requests",
+    places: Sequence[tuple[int, int]] | None = None, broadcast: Sequence[bool] | None = None,
+    cut: Sequence[bool] | None = None,
+) -> Records:  # fmt: skip
+    """Records, some of them packed, of one partition unless partitions and offsets are given."""
+    numbers = np.arange(len(values))
+    found = np.column_stack([0 * numbers, numbers]) if places is None else np.reshape(places, (-1, 2))
+    flags = (None if each is None else np.array(each, dtype=np.bool_) for each in (packs, broadcast, cut))
     return unpacked(
-        topic=NameColumn([topic], np.zeros(count, dtype=np.int64)), partition=np.zeros(count, dtype=np.int64),
-        offset=np.arange(count), ts=np.full(count, ts),
-        value=pa.chunked_array([pa.array(values, pa.binary())]), broadcast=None,
-        packed=np.array(packs, dtype=np.bool_),
+        topic=NameColumn([topic], 0 * numbers), partition=found[:, 0].astype(np.int64),
+        offset=found[:, 1].astype(np.int64), ts=np.full(len(values), ts),
+        value=pa.chunked_array([pa.array(values, pa.binary())]),
+        **dict(zip(("packed", "broadcast", "cut"), flags, strict=True)),
     )  # fmt: skip
 
 

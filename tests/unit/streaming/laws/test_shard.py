@@ -4,16 +4,14 @@ from base64 import b64decode
 from collections.abc import Callable
 from typing import Any
 
-import numpy as np
 import orjson
-import pyarrow as pa
 import pytest
 from blob_store_kit import MemoryBlobStore
 from event_kit import backlog, delivery, ledger, report, sample, subscription
 from law_kit import T0, Shard, policy, quota, refund, request
-from pack_kit import packed
+from pack_kit import packed, records_with
 
-from streaming.columns.records import NameColumn, Records, unpacked
+from streaming.columns.records import Records
 from streaming.contract.errors import StateError
 from streaming.laws.law import StepContext
 from streaming.laws.shard import step
@@ -293,12 +291,7 @@ def test_a_request_on_the_topic_of_usage_is_buried(form: Callable[[Event], Event
     asked = [form(event("mutation", at_ms)) for at_ms in range(3)]
     values = [*map(orjson.dumps, asked[:2]), *packed(asked[2:])]
     for topic, buried in (("weir.requests", 0), ("weir.usage", 3)):
-        records = unpacked(
-            topic=NameColumn(["weir.requests", "weir.usage"], np.full(3, int(buried > 0))),
-            partition=np.zeros(3, dtype=np.int64), offset=np.arange(3), ts=np.full(3, T0),
-            value=pa.chunked_array([pa.array(values, pa.binary())]), broadcast=np.zeros(3, dtype=np.bool_),
-            packed=np.array([False, False, True]),
-        )  # fmt: skip
+        records = records_with(values, [False, False, True], T0, topic, broadcast=[False] * 3)
         records.requests = "weir.requests"
         _, outputs = step("mutation", 0, None, records, Live("mutation").shard.context)
         assert outputs.listed("sink") == ["deadletter" if buried else "decisions"] * 3, topic

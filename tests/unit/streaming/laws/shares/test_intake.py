@@ -9,10 +9,10 @@ import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from pack_kit import packed
+from pack_kit import packed, records_with
 from property_kit import tries
 
-from streaming.columns.records import NameColumn, Records, unpacked
+from streaming.columns.records import Records
 from streaming.contract.decisions import DEADLETTER
 from streaming.contract.events import Tick
 from streaming.contract.fields import INT64_MAX
@@ -47,14 +47,8 @@ Sent = list[tuple[list[dict[str, Any]], bool]]
 def records_of(sent: Sent, arrivals: list[tuple[int, int]]) -> Records:
     """Records in an Arrow chunk, as a worker gets them."""
     values = [packed(events)[0] if in_columns else orjson.dumps(events[0]) for events, in_columns in sent]
-    partition, offset = zip(*arrivals, strict=True) if arrivals else ((), ())
-    return unpacked(
-        topic=NameColumn(["t"], np.zeros(len(values), np.int64)), partition=np.array(partition, np.int64),
-        offset=np.array(offset, np.int64), ts=np.full(len(values), 9),
-        value=pa.chunked_array([pa.array(values, pa.binary())]),
-        broadcast=np.array([events[0]["type"] == "tick" for events, _ in sent], np.bool_),
-        packed=np.array([in_columns for _, in_columns in sent], np.bool_),
-    )  # fmt: skip
+    ticks = [events[0]["type"] == "tick" for events, _ in sent]
+    return records_with(values, [in_columns for _, in_columns in sent], 9, "t", arrivals, ticks)
 
 
 def told(reports: Reports) -> list[tuple[Any, ...]]:
