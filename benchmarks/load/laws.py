@@ -13,7 +13,7 @@ from streaming.contract.topics import Topics
 from streaming.laws.concurrency import law as concurrency
 from streaming.laws.dispatch import law as dispatch
 from streaming.laws.mutation import law as mutation
-from streaming.laws.shares import accelerator as shares
+from streaming.laws.shares import rounds as shares
 
 _SUBJECTS: Final = 10_000
 _TOPIC: Final = "persistent://acme/orders/t%d"
@@ -112,7 +112,7 @@ LOADS: Final[dict[str, LawLoad]] = {
     ),
     "shares": LawLoad(
         about=f"{_GROUPS} groups of {_BROKERS} brokers; what a round's end costs is spread over its reports",
-        part=shares.share_all,
+        part=shares.walk,
         policies={"": {f"resourcegroups.g{group}": {"publishRateInMsgs": 1_000} for group in range(_GROUPS)}},
         make=_reports,
     ),

@@ -108,12 +108,12 @@ def _share(key: Any, chunks: Iterable[pd.DataFrame], state: GroupState) -> Itera
 
 def _close(group: str, number: int, members: dict[str, list[Any]]) -> list[bytes]:
     names = sorted(members)
-    used = np.array([[members[name][0]] for name in names])
-    throttled = np.array([[members[name][1]] for name in names], dtype=np.int8)
-    last = np.array([[np.nan if members[name][2] is None else members[name][2]] for name in names])
-    shares = share_out(np.array([LIMIT]), used, throttled, last)
+    used = np.array([members[name][0] for name in names])
+    throttled = np.array([members[name][1] for name in names], dtype=np.int8)
+    last = np.array([np.nan if members[name][2] is None else members[name][2] for name in names])
+    shares = share_out(LIMIT, used, throttled, last)
     values = []
-    for name, (share,) in zip(names, shares.tolist(), strict=True):
+    for name, share in zip(names, shares.tolist(), strict=True):
         members[name][2] = share
         decision = {
             "type": "share", "id": f"{group}/{name}@{number}", "ts": (number + 1) * ROUND_MS, "group": group,

@@ -16,7 +16,7 @@ from streaming.laws.dispatch.law import available, entries_to_read, rolled
 from streaming.laws.mutation import law
 from streaming.laws.mutation.law import STRICT
 from streaming.laws.mutation.rates import refill, roll
-from streaming.laws.shares.law import NOT_REPORTED, proportional, share_out
+from streaming.laws.shares.law import NOT_REPORTED, divide, share_out
 
 _RATE, _BURST, _SAMPLES, _ITEM, _ASKED_S = 5.0, 500.0, 100, 5.0, 400
 """A quota of 5 a second with a burst of 500, asked for by items of 5 mutations."""
@@ -75,10 +75,8 @@ def shares() -> Plot:
     """80 and 20 of 100, both hungry: half-way to fair every round; the proportional split never moves."""
     ours, theirs = [np.array([80.0, 20.0])], [np.array([80.0, 20.0])]
     for _ in range(8):
-        used = ours[-1].reshape(2, 1)
-        unknown = np.full((2, 1), NOT_REPORTED, dtype=np.int8)
-        ours.append(share_out(np.array([100.0]), used, unknown, used)[:, 0])
-        theirs.append(proportional(100.0, theirs[-1]))
+        ours.append(share_out(100.0, ours[-1], np.full(2, NOT_REPORTED, dtype=np.int8), ours[-1]))
+        theirs.append(divide(100.0, theirs[-1], np.zeros(2, dtype=np.bool_), theirs[-1]))
     return Plot(
         title="Two members that use all they get, from 80 and 20 of 100",
         x_label="rounds",

@@ -51,9 +51,11 @@ class ColumnIntake(ABC):
             ts: time of each, ms.
         """
 
-    @abstractmethod
     def listed(self, events: Sequence[Any]) -> list[pa.Array]:
-        """The columns of `fields` of events that were read one by one."""
+        """The columns of `fields` of events that were read one by one: their attributes of these names."""
+        return [
+            pa.array([getattr(event, field.name) for event in events], field.type) for field in self.fields
+        ]
 
     def scan(self) -> Flags:
         """Read the rows of packs; which of all records were taken, a flag a record."""
@@ -74,7 +76,7 @@ class ColumnIntake(ABC):
     def events(self, timeline: PolicyTimeline, *, replay: bool) -> Any | None:
         """All of them, in the order of docs/contract.md 1; None: there are none."""
         if self._put:
-            self._read.append(self._batch(self._heads(), self.listed([event for _, event in self._put])))
+            self._read.append(self._parsed())
             self._put = []
         if not self._read:
             return None
@@ -94,11 +96,12 @@ class ColumnIntake(ABC):
         self.newest = max(self.newest, int(rows["at"].to_numpy().max()))
         self._read.append(rows)
 
-    def _heads(self) -> list[pa.Array]:
+    def _parsed(self) -> pa.RecordBatch:
         events = [event for _, event in self._put]
         named = [[getattr(event, key) for event in events] for key in _HEAD_NAMES[1:]]
         heads = [[i for i, _ in self._put], *named]
-        return [pa.array(values, field.type) for values, field in zip(heads, HEAD, strict=True)]
+        head = [pa.array(values, field.type) for values, field in zip(heads, HEAD, strict=True)]
+        return self._batch(head, self.listed(events))
 
     def _batch(self, head: list[pa.Array], columns: list[pa.Array]) -> pa.RecordBatch:
         return pa.RecordBatch.from_arrays([*head, *columns], schema=pa.schema([*HEAD, *self.fields]))

@@ -4,11 +4,12 @@ And which policies concern which law: a shard is sent, and keeps, those only tha
 """
 
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final
 
 from streaming.contract.errors import BadEvent
-from streaming.contract.events import MAX_AHEAD_MS, Alive, PolicyChange, Tick
+from streaming.contract.events import MAX_AHEAD_MS, Alive, Event, PolicyChange, Tick
 from streaming.laws.law import LawSpec
 from streaming.laws.name_hashes import shard_of
 from streaming.laws.registry import LAWS
@@ -57,13 +58,14 @@ def routes(
     """
     try:
         event = LAWS.parse(value, default_id=default_id, default_ts=default_ts, max_ahead_ms=max_ahead_ms)
-        if isinstance(event, PolicyChange):
-            if timeline is None:
-                # Proxies and collectors do not go by it.
-                raise BadEvent("type: a policy; on this topic none was expected")
-            return _broadcast(_shards_of(event, shards), value)
-        if isinstance(event, Tick):
-            return _broadcast(_everywhere(tuple(LAWS.by_name.values()), shards), value)
+        if isinstance(event, PolicyChange) and timeline is None:
+            # Proxies and collectors do not go by it.
+            raise BadEvent("type: a policy; on this topic none was expected")
+        if isinstance(event, PolicyChange | Tick):
+            return [
+                Route(law=law, shard=shard, for_all=True, value=value)
+                for law, own in _for_all(event, shards) for shard in own
+            ]  # fmt: skip
         # Read by nobody but the proxies, it is only counted.
         law = LAWS.reporting if isinstance(event, Alive) else LAWS.by_event[type(event)]
         if isinstance(event, Alive):
@@ -82,27 +84,20 @@ def policy_shards(value: bytes, *, default_ts: int | None, shards: int) -> Itera
 
     What is no policy, or cannot be used, goes to those that see all, one of which writes the dead letter.
     """
-    try:
+    event = None
+    with suppress(BadEvent):
         event = LAWS.parse(value, default_id="", default_ts=default_ts)
-    except BadEvent:
-        return _everywhere((LAWS.reporting,), shards)
+    return _for_all(event, shards)
+
+
+def _for_all(event: Event | None, shards: int) -> Iterator[LawShards]:
+    """The shards that must see a policy, a tick, or what is neither."""
     if isinstance(event, PolicyChange):
-        return _shards_of(event, shards)
-    return _everywhere(tuple(LAWS.by_name.values()) if isinstance(event, Tick) else (LAWS.reporting,), shards)
-
-
-def _shards_of(change: PolicyChange, shards: int) -> Iterator[LawShards]:
-    for law, routing_key in concerned(change):
-        yield law.name, range(shards) if routing_key is None else (shard_of(routing_key, shards),)
-
-
-def _everywhere(laws: tuple[LawSpec, ...], shards: int) -> Iterator[LawShards]:
-    for law in laws:
-        yield law.name, range(shards)
-
-
-def _broadcast(found: Iterator[LawShards], value: bytes) -> list[Route]:
-    return [Route(law=law, shard=shard, for_all=True, value=value) for law, own in found for shard in own]
+        for law, routing_key in concerned(event):
+            yield law.name, range(shards) if routing_key is None else (shard_of(routing_key, shards),)
+    else:
+        for law in LAWS.by_name.values() if isinstance(event, Tick) else (LAWS.reporting,):
+            yield law.name, range(shards)
 
 
 def concerned(change: PolicyChange) -> Iterator[tuple[LawSpec, str | None]]:

@@ -3,7 +3,8 @@
 from typing import Any
 
 import orjson
-from usage_kit import Event, decide
+from event_kit import Event
+from usage_kit import decide
 
 from enforcer.laws.dispatch.counter import Delivery
 from enforcer.laws.dispatch.counter_table import CounterTable

@@ -1,6 +1,7 @@
 """What the tests of laws share: requests and policies, records made and a shard stepped by hand."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import orjson
@@ -11,7 +12,6 @@ from streaming.contract.decisions import DECISIONS
 from streaming.laws.law import StepContext
 from streaming.laws.shard import step
 from streaming.log.deciding import Replay
-from streaming.state.blob_store import BlobStore
 
 T0 = 1_795_166_700_000
 
@@ -66,34 +66,33 @@ class Shard:
         initial: policies in force from the start.
         law: whose.
         replay: whether subjects are resolved by policy (True) or trusted (False).
-        blobs: where rows rest between batches; None: nowhere.
-        as_decided: whether what proxies have decided stands.
+        context: what else a step needs to know.
+
+    Attributes:
+        withheld: decisions that were not written, so far.
     """
 
     def __init__(
-        self,
-        initial: dict[str, Any],
-        *,
-        law: str = "mutation",
-        replay: bool = True,
-        fail_fast: bool = True,
-        blobs: BlobStore | None = None,
-        as_decided: bool = True,
-    ) -> None:
-        self.law, self.as_decided = law, as_decided
-        self.initial, self.replay, self.fail_fast, self.blobs = initial, replay, fail_fast, blobs
+        self, initial: dict[str, Any], *, law: str = "mutation", replay: bool = True, fail_fast: bool = True,
+        **context: Any,
+    ) -> None:  # fmt: skip
+        self.law = law
+        self.context = StepContext(initial=initial, replay=replay, fail_fast=fail_fast, **context)
         self.body: bytes | None = None
-        self.offset = 0
+        self.offset = self.withheld = 0
         self.dead_letters: list[dict[str, Any]] = []
 
-    def step(self, events: Sequence[Event], processed_ts: int | None = None) -> list[dict[str, Any]]:
-        """Step one batch; the decisions in the order written."""
-        context = StepContext(
-            initial=self.initial, processed_ts=processed_ts, replay=self.replay, fail_fast=self.fail_fast,
-            blobs=self.blobs, as_decided=self.as_decided,
-        )  # fmt: skip
-        self.body, outputs = step(self.law, 0, self.body, records_of(events, self.offset), context)
+    def step(
+        self, events: Sequence[Event], processed_ts: int | None = None, times: Sequence[int] = (),
+        partitions: Sequence[int] = (),
+    ) -> list[dict[str, Any]]:  # fmt: skip
+        """Step one batch; the decisions in the order written. Records with times are one shard's of many."""
+        context = self.context if processed_ts is None else replace(self.context, processed_ts=processed_ts)
+        broadcast = [event["type"] in ("policy", "tick") for event in events] if times else None
+        records = records_of(events, self.offset, times, partitions, broadcast)
+        self.body, outputs = step(self.law, 0, self.body, records, context)
         self.offset += len(events)
+        self.withheld += outputs.withheld
         decoded = list(zip(outputs.listed("sink"), map(orjson.loads, outputs.value), strict=True))
         self.dead_letters += [value for sink, value in decoded if sink != DECISIONS]
         return [value for sink, value in decoded if sink == DECISIONS]

@@ -2,9 +2,9 @@
 
 from collections.abc import Sequence
 
-from event_kit import T0, report, tick
+from event_kit import T0, Event, report, tick
 from hypothesis import strategies as st
-from usage_kit import Event, batch_from, entry_of
+from usage_kit import batch_from, entry_of
 
 from streaming.contract.usage_events import DIMENSIONS
 from streaming.laws.law import Batch

@@ -1,23 +1,22 @@
 """What the tests of the laws on `weir.usage` share: events made, tables fed."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-import numpy as np
 import orjson
+from event_kit import T0, Event
 
 from streaming.columns.outputs import Decided
 from streaming.columns.records import Records
-from streaming.contract.usage_events import GroupUsage
-from streaming.laws.law import Batch, Decision, Entry, LawSpec, LawState
+from streaming.laws.law import Batch, Decision, Entry, LawState
+from streaming.laws.pack_routing import law_of
 from streaming.laws.registry import LAWS
-from streaming.laws.shares import intake
-from streaming.laws.shares.intake import ReportBatch
-from streaming.laws.shares.table import SharesTable
+from streaming.laws.shares.intake import ReportBatch, ReportIntake, no_reports
+from streaming.policy.files import check_entry
 from streaming.policy.timeline import PolicyTimeline
 from streaming.state.body import Body, decode, encode
 
-Event = dict[str, Any]
+NOW = T0 + 100_000
 
 
 def entry_of(event: Event, source: int = 0) -> Entry:
@@ -27,40 +26,28 @@ def entry_of(event: Event, source: int = 0) -> Entry:
 
 
 def batch_of(
-    events: Iterable[Event], timeline: PolicyTimeline, law: type[LawState], *, end: bool = False
-) -> Batch:
-    """Events of a replay in the order of docs/contract.md 1; sources are their places."""
-    entries = [entry_of(event, place) for place, event in enumerate(events)]
-    entries.sort(key=lambda entry: entry.event.ts)
-    if law is SharesTable:
-        return batch_from(entries, timeline, end=end)
-    spec = LAWS.by_event[type(entries[0].event)]
-    gathered = gathered_of([entry.event for entry in entries], spec, timeline, replay=True)
-    return Batch(events=gathered, timeline=timeline, processed_ts=None, end=end)
-
-
-def gathered_of(events: Sequence[Any], law: LawSpec, timeline: PolicyTimeline, *, replay: bool) -> Any:
-    """What a law's intake makes of events that the parser has read, lines of one file."""
+    events: Sequence[Event], timeline: PolicyTimeline, law: type[LawState], processed_ts: int | None = None,
+    *, end: bool = False,
+) -> Batch:  # fmt: skip
+    """Events as lines of one file, in the order of docs/contract.md 1; `processed_ts` None is a replay."""
+    (spec,) = (spec for spec in LAWS.by_name.values() if spec.table is law)
     lines = list(range(len(events)))
     records = Records(topic=["f"] * len(lines), partition=lines, offset=lines, ts=[None] * len(lines),
                       value=[b""] * len(lines), file=[0] * len(lines))  # fmt: skip
-    intake = law.intake(records, 0)
+    intake = spec.intake(records, 0)
     for line, event in enumerate(events):
-        intake.put(line, event)
-    return intake.events(timeline, replay=replay)
+        intake.put(line, entry_of(event, line).event)
+    gathered = intake.events(timeline, replay=processed_ts is None) or no_reports()
+    return Batch(events=gathered, timeline=timeline, processed_ts=processed_ts, end=end)
 
 
 def batch_from(entries: list[Entry], timeline: PolicyTimeline, *, end: bool = False) -> Batch:
     """A batch of a replay, in order; reports as columns, as the law of shares gets them."""
-    put, before, ticks = list[tuple[int, GroupUsage]](), list[int](), list[Entry]()
+    intake = ReportIntake(Records())
     for entry in entries:
-        if isinstance(entry.event, GroupUsage):
-            put.append((entry.source, entry.event))
-            before.append(len(ticks))
-        else:
-            ticks.append(entry)
-    reports = intake._rows(intake._parsed(put), np.arange(len(put)), np.array(before, np.int64))
-    return Batch(events=ReportBatch(reports, ticks), timeline=timeline, processed_ts=None, end=end)
+        intake.put(entry.source, entry.event)
+    events = ReportBatch.of(intake._parsed())
+    return Batch(events=events, timeline=timeline, processed_ts=None, end=end)
 
 
 def decisions_of(decided: Decided) -> list[tuple[int, Decision]]:
@@ -69,16 +56,51 @@ def decisions_of(decided: Decided) -> list[tuple[int, Decision]]:
     return list(zip(decided.source.tolist(), values, strict=True))
 
 
-def decide(
-    table: LawState, events: Iterable[Event], timeline: PolicyTimeline, *, end: bool = False
-) -> list[Decision]:
-    """What a table decides on a batch of events, sorted by (ts, type, id)."""
-    events = list(events)
+def fold(
+    table: LawState, events: Sequence[Event], timeline: PolicyTimeline, processed_ts: int | None = None,
+    *, end: bool = False,
+) -> list[Decision]:  # fmt: skip
+    """What a table decides on a batch of events of one type, in its order."""
     if not events and not end:
         # Nobody calls a law for nothing.
         return []
-    decided = table.fold(batch_of(events, timeline, type(table), end=end))
-    return in_order(decision for _, decision in decisions_of(decided))
+    decided = table.fold(batch_of(events, timeline, type(table), processed_ts, end=end))
+    return [decision for _, decision in decisions_of(decided)]
+
+
+def decide(
+    table: LawState, events: Iterable[Event], timeline: PolicyTimeline, *, end: bool = False
+) -> list[Decision]:
+    """What a table decides in a replay on a batch of events, sorted by (ts, type, id)."""
+    return in_order(fold(table, list(events), timeline, end=end))
+
+
+def replay(events: Sequence[Event], policies: Mapping[str, Any] | PolicyTimeline) -> list[Decision]:
+    """The decisions of events of one type in one batch from nothing."""
+    timeline = policies if isinstance(policies, PolicyTimeline) else timeline_of(policies)
+    return fold(law_of(events[0]["type"]).table(), events, timeline)
+
+
+def judged(event: Event, policies: Mapping[str, Any]) -> Decision:
+    """The decision on one report, under policies that are checked as those of a file are."""
+    for path, value in policies.items():
+        check_entry(path, value)
+    (decision,) = replay([event], policies)
+    return decision
+
+
+def limit_policy(partition: str = "*", **value: Any) -> dict[str, Any]:
+    """Policies with one entry of `backpressure.partitions`, as a file would hold it."""
+    check_entry(f"backpressure.partitions.{partition}", value)
+    return {f"backpressure.partitions.{partition}": value}
+
+
+def timeline_of(initial: Mapping[str, Any], changes: Iterable[tuple[int, str, Any]] = ()) -> PolicyTimeline:
+    """Policies, and (ms after T0, path, value) of what changes in them."""
+    timeline = PolicyTimeline(initial)
+    for at_ms, path, value in changes:
+        timeline.apply(path, value, T0 + at_ms)
+    return timeline
 
 
 def in_order(decisions: Iterable[Decision]) -> list[Decision]:

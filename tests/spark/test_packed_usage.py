@@ -10,7 +10,7 @@ import pytest
 from bench_kit import PACKED, TOPICS, Bench, Event, bench
 from job_broker_kit import Broker, check_dead_letters
 from law_kit import quota, request
-from packed_events_kit import rows_of
+from pack_kit import rows_of
 
 from streaming.columns.packed import pack
 from streaming.columns.sent import SENT_HEADER, stamps

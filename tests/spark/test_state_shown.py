@@ -14,7 +14,7 @@ import orjson
 import pytest
 from bench_kit import PACKED, TOPICS, Bench, Event, bench
 from law_kit import quota, request
-from packed_events_kit import rows_of
+from pack_kit import rows_of
 from stack_kit import until
 
 from streaming.columns.packed import pack

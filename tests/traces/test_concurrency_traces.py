@@ -5,7 +5,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from broker_law_kit import T0, Event, limit_policy, replay
+from event_kit import T0, Event
+from usage_kit import limit_policy, replay
 
 FOLDER = Path(__file__).parent / "concurrency"
 AIMD = {"initialLimit": 100, "minLimit": 1, "maxLimit": 1000, "backoffRatio": 0.9, "requestTimeout": "200ms"}

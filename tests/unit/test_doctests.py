@@ -13,7 +13,7 @@ MODULES = [
     for folder in ("streaming", "enforcer", "weir")
     for path in sorted((ROOT / folder).rglob("*.py"))
     if PROMPT in path.read_text()
-]
+] + ["rounds_kit"]
 
 
 @each("name", MODULES)

@@ -92,11 +92,11 @@ def divide(scenario: Scenario, limit: int, proxies: Sequence[Proxy]) -> None:
     if scenario.division != DEMAND or scenario.proxies == 1:
         return
     # Who used nothing has a part all the same: it must not begin with none.
-    used = np.array([[float(max(LEAST, proxy.peak))] for proxy in proxies])
+    used = np.array([float(max(LEAST, proxy.peak)) for proxy in proxies])
     hungry_ns = HUNGRY_PART * scenario.round_s * NS
-    throttled = np.array([[THROTTLED if proxy.full_ns >= hungry_ns else FREE] for proxy in proxies], np.int8)
-    last = np.array([[limit * proxy.part] for proxy in proxies])
-    shares = share_out(np.array([float(limit)]), used, throttled, last)[:, 0]
+    throttled = np.array([THROTTLED if proxy.full_ns >= hungry_ns else FREE for proxy in proxies], np.int8)
+    last = np.array([limit * proxy.part for proxy in proxies])
+    shares = share_out(float(limit), used, throttled, last)
     for proxy, share in zip(proxies, shares.tolist(), strict=True):
         proxy.part = share / limit
         proxy.peak, proxy.full_ns = 0, 0

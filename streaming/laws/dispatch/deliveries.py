@@ -1,6 +1,5 @@
 """Deliveries as columns, and whose counters each goes through: what speed needs, the law is in law.py."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Self
 
@@ -10,19 +9,18 @@ import pyarrow.compute as pc
 
 from streaming.columns.json_rows import quoted
 from streaming.contract.names import namespace_of
-from streaming.contract.usage_events import DispatchUsage
 from streaming.laws.column_intake import ColumnIntake
 from streaming.laws.dispatch.law import LEVELS, Doubles, Flags, Integers
 from streaming.laws.law import Intake
 from streaming.laws.row_fields import WORDS
-from streaming.laws.sheet import MISSING, Sheet, words_of
+from streaming.laws.sheet import MISSING, Sheet
 
 _COUNTS = ("msgs", "bytes", "entries")
 _FIELDS = (
     *(pa.field(level, WORDS) for level in LEVELS),
     *(pa.field(count, pa.int64()) for count in _COUNTS),
     pa.field("backlog", pa.bool_()),
-    pa.field("published", pa.float64()),
+    pa.field("avg_publish_entry_bytes", pa.float64()),
     pa.field("proxy", pa.string()),
 )
 
@@ -77,7 +75,7 @@ class Deliveries:
             # Copies, since Numba compiles anew for arrays that cannot be written.
             at=rows["at"].to_numpy().copy(),
             delivered=np.stack([rows[count].to_numpy() for count in _COUNTS], axis=1),
-            published=rows["published"].to_numpy().copy(),
+            published=rows["avg_publish_entry_bytes"].fill_null(0.0).to_numpy().copy(),
             backlog=rows["backlog"].to_numpy(zero_copy_only=False),
             places=np.stack(places, axis=1),
             names=tuple(names),
@@ -120,14 +118,4 @@ class DeliveryIntake(ColumnIntake, Intake):
             pa.array(sheet.flags("backlog", False)),
             pa.array(sheet.sizes("avg_publish_entry_bytes")),
             sheet.texts("proxy"),
-        ]
-
-    def listed(self, events: Sequence[DispatchUsage]) -> list[pa.Array]:
-        """Those that the parser has read."""
-        return [
-            *(words_of(pa.array([getattr(e, level) for e in events], pa.string())) for level in LEVELS),
-            *(pa.array([getattr(e, count) for e in events], pa.int64()) for count in _COUNTS),
-            pa.array([e.backlog for e in events]),
-            pa.array([e.avg_publish_entry_bytes or 0.0 for e in events], pa.float64()),
-            pa.array([e.proxy for e in events], pa.string()),
         ]

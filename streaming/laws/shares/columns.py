@@ -1,8 +1,7 @@
-"""What the accelerator of the law of shares works on: columns of a shard's groups and brokers, what happens,
+"""What the rounds of the law of shares work on: columns of a shard's groups and brokers, what happens,
 what is decided.
 """
 
-from collections.abc import Sequence
 from math import nan
 from typing import Final, NamedTuple
 
@@ -11,12 +10,9 @@ import numpy as np
 from streaming.columns.byte_strings import Integers
 from streaming.columns.compiled import lean
 from streaming.contract.usage_events import DIMENSIONS
-from streaming.laws.law import Entry
 from streaming.laws.row_fields import ends_of
-from streaming.laws.shares.intake import Reports
-from streaming.laws.shares.law import FREE, NOT_REPORTED, THROTTLED, Codes, Doubles, Flags
-from streaming.laws.shares.report_rows import NOT_SAID
-from streaming.laws.shares.rounds import HUNGRY_PARTS, NO_SOURCE
+from streaming.laws.shares.intake import NO_SOURCE, NOT_SAID, ReportBatch
+from streaming.laws.shares.law import FREE, HUNGRY_PARTS, NOT_REPORTED, THROTTLED, Codes, Doubles, Flags
 
 NOT_WRITTEN: Final = -1
 """For the time at which a group's shares were last written: they are still to be."""
@@ -28,8 +24,8 @@ EXPIRED: Final = 2
 
 NOWHERE: Final = -1
 """Number of the policies at hand while there are none, and of what there is not."""
-SHARING: Final = -2
-"""Instead of the number of the policies that a group waits for: it waits for its shares."""
+MORE_ROOM: Final = -2
+"""Instead of the number of the policies that a group waits for: it waits for room for what is decided."""
 DONE: Final = 2**62
 """The same: it waits for nothing."""
 WIDTH: Final = len(DIMENSIONS)
@@ -167,8 +163,7 @@ class Progress(NamedTuple):
         row: number of its next report.
         tick: number of its next tick.
         fresh: its next report is known not to be stale.
-        need: number of the policies that it waits for, SHARING or DONE.
-        shared: number of its closing round among those that have been shared out, NOWHERE if it has none.
+        need: number of the policies that it waits for, MORE_ROOM or DONE.
         stale: in its only place, how many reports were stale.
     """
 
@@ -176,7 +171,6 @@ class Progress(NamedTuple):
     tick: Integers
     fresh: Flags
     need: Integers
-    shared: Integers
     stale: Integers
 
 
@@ -211,36 +205,25 @@ class Told(NamedTuple):
     filled: Integers
 
 
-class Pending(NamedTuple):
-    """Closing rounds whose limits are to be shared out.
+class Takers(NamedTuple):
+    """Room for those who share a dimension of one group.
 
     Attributes:
-        group: whose round.
-        first: number of its first member, and one more.
-        slots: of each member, its slot.
-        used, throttled, last: of each member, what `shares.share_out` takes.
-        shares: of each member, what it gives.
-        filled: numbers of rounds and of members so far.
+        slot: of each.
+        used, hungry, last, shares: see `law.divide`.
     """
 
-    group: Integers
-    first: Integers
-    slots: Integers
+    slot: Integers
     used: Doubles
-    throttled: Codes
+    hungry: Flags
     last: Doubles
     shares: Doubles
-    filled: Integers
 
 
-def no_pending(rounds: int, members: int) -> Pending:
+def room_for(takers: int) -> Takers:
     """Room for so many."""
-    return Pending(
-        group=np.empty(rounds, np.int64), first=np.zeros(rounds + 1, np.int64),
-        slots=np.empty(members, np.int64), used=np.empty((members, WIDTH)),
-        throttled=np.empty((members, WIDTH), np.int8), last=np.empty((members, WIDTH)),
-        shares=np.empty((members, WIDTH)), filled=np.zeros(2, np.int64),
-    )  # fmt: skip
+    used, last, shares = np.empty((3, takers))
+    return Takers(np.empty(takers, np.int64), used, np.empty(takers, np.bool_), last, shares)
 
 
 def no_told(rounds: int, decisions: int) -> Told:
@@ -266,44 +249,41 @@ def with_room(told: Told, rounds: int, decisions: int) -> Told:
     return wide
 
 
-def steps_of(
-    reports: Reports, group: Integers, slot: Integers, count: int, ticks: Sequence[Entry], *, end: bool
-) -> Steps:
+def steps_of(batch: ReportBatch, group: Integers, slot: Integers, count: int, *, end: bool) -> Steps:
     """What a batch does to the groups.
 
     Args:
-        reports: in order.
-        group: of each of them, number of its group.
-        slot: of each of them, where its broker stands.
+        batch: see there.
+        group: of each report, number of its group.
+        slot: of each report, where its broker stands.
         count: how many groups there are.
-        ticks: in order.
         end: no more input will come.
     """
+    reports, ticks = batch.reports, len(batch.tick_at)
     source, rows = reports.source, len(reports.source)
     other = np.diff(source, prepend=NO_SOURCE) != 0
     begins, number = np.flatnonzero(other), np.cumsum(other) - 1
     before = reports.ticks[begins]
-    after = np.searchsorted(before, np.arange(len(ticks)), side="right")
+    after = np.searchsorted(before, np.arange(ticks), side="right")
     first = ends_of(np.bincount(group, minlength=count))
     steps = Steps(
         first=first, event=np.empty(rows, np.int64), slot=np.empty(rows, np.int64),
         used=np.empty((rows, WIDTH)), throttled=np.empty((rows, WIDTH), np.int8), at=reports.at[begins],
         ts=reports.ts[begins], source=source[begins], ticks=before,
-        tick_at=np.array([tick.event.at for tick in ticks], np.int64),
-        tick_position=np.arange(len(ticks)) + after,
-        tick_source=np.array([tick.source for tick in ticks], np.int64), end=end,
-        last=np.array([_last_source(reports, ticks), len(begins) + len(ticks)]),
+        tick_at=batch.tick_at, tick_position=np.arange(ticks) + after, tick_source=batch.tick_source, end=end,
+        last=np.array([_last_source(batch), len(begins) + ticks]),
     )  # fmt: skip
     _sort(group, first.copy(), slot, number, reports.period_ms, reports.counts, reports.throttled_ms,
           steps.event, steps.slot, steps.used, steps.throttled)  # fmt: skip
     return steps
 
 
-def _last_source(reports: Reports, ticks: Sequence[Entry]) -> int:
+def _last_source(batch: ReportBatch) -> int:
     """The record of the batch's last event."""
+    reports, ticks = batch.reports, batch.tick_source
     if len(reports.source) and reports.ticks[-1] == len(ticks):
         return int(reports.source[-1])
-    return ticks[-1].source if ticks else NO_SOURCE
+    return int(ticks[-1]) if len(ticks) else NO_SOURCE
 
 
 @lean

@@ -1,24 +1,40 @@
-"""How reports and ticks come to the law of shares: plain packed reports as columns, the others parsed."""
+"""How reports and ticks come to the law of shares: plain packed reports as columns, the others parsed.
 
-from collections.abc import Iterator, Sequence
-from typing import Final, NamedTuple
+What reads packed reports (docs/contract.md 1 and 3.2) is no second parser: `contract.events.parse` alone says
+what an event is. A row is *plain* if it is sure that `parse` takes its JSON object and what it gives; all
+others go through `parse`. So a rule that is missing here costs time only; a property test holds both equal.
+"""
+
+from collections.abc import Sequence
+from typing import Any, Final, NamedTuple, Self
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from streaming.columns.byte_strings import Integers
-from streaming.columns.records import Records
-from streaming.contract.events import MAX_AHEAD_MS, Event, Tick
-from streaming.contract.usage_events import DIMENSIONS, GroupUsage
-from streaming.laws.law import Entries, Entry, Flags, Intake
-from streaming.laws.row_fields import places
-from streaming.laws.shares.report_rows import NOT_SAID, ReportPart, read_reports
-from streaming.laws.sheet import alike
-from streaming.policy.timeline import PolicyTimeline
+from streaming.columns.compiled import lean
+from streaming.contract.events import Event
+from streaming.contract.usage_events import COUNTS, DIMENSIONS, GroupUsage
+from streaming.laws.column_intake import ColumnIntake
+from streaming.laws.law import Intake
+from streaming.laws.row_fields import Flags, RowFields, ends_of, fields_of, listed
+from streaming.laws.sheet import HEAD, Sheet
 
-_NONE: Final = np.empty(0, dtype=np.int64)
+NO_SOURCE: Final = -1
+"""Source of what the end of the input decides in a batch without events."""
+NOT_SAID: Final = -1
+"""Instead of a number: nothing is said. In `throttled_ms`, that the broker does not report it."""
 _WIDTH: Final = len(DIMENSIONS)
-GROUP_USAGE: Final = "group_usage"
+_ENTRY: Final = pa.struct(
+    [pa.field("group", pa.string()), *(pa.field(name, pa.int64()) for name in (*COUNTS, *DIMENSIONS))]
+)
+"""What a report says of one group: counts, and how long it was held back in each dimension, or NOT_SAID."""
+_FIELDS: Final = (
+    pa.field("broker", pa.string()),  # null: it is a tick
+    pa.field("period_ms", pa.int64()),
+    pa.field("usage", pa.list_(_ENTRY)),
+)
 
 
 class Reports(NamedTuple):
@@ -32,7 +48,7 @@ class Reports(NamedTuple):
         ts: when it was reported, ms.
         period_ms: the time that the counts cover; 1 or more.
         source: index of the event's record.
-        ticks: how many of the batch's ticks (`Batch.entries`) come before it.
+        ticks: how many of the batch's ticks come before it.
         counts: of the period, a column for each of DIMENSIONS.
         throttled_ms: how long the broker held traffic back, a column for each of DIMENSIONS, or NOT_SAID.
         group: number of the group.
@@ -59,117 +75,145 @@ class ReportBatch(NamedTuple):
 
     Attributes:
         reports: in order.
-        ticks: in order; a report says how many come before it.
+        tick_at: times of the ticks, in order, ms; a report says how many come before it.
+        tick_source: index of each one's record.
     """
 
     reports: Reports
-    ticks: list[Entry]
+    tick_at: Integers
+    tick_source: Integers
+
+    @classmethod
+    def of(cls, rows: pa.RecordBatch) -> Self:
+        """What the columns of `ReportIntake` say."""
+        at, ts, period_ms, source = (rows[name].to_numpy() for name in ("at", "ts", "period_ms", "source"))
+        is_tick = rows["broker"].is_null().to_numpy(zero_copy_only=False)
+        row = np.repeat(np.arange(len(rows)), pc.list_value_length(rows["usage"]).to_numpy())
+        group, *numbers = rows["usage"].flatten().flatten()
+        counts, throttled_ms = (
+            np.stack([column.to_numpy() for column in some], axis=1)
+            for some in (numbers[:_WIDTH], numbers[_WIDTH:])
+        )
+        groups, brokers = group.dictionary_encode(), rows["broker"].dictionary_encode()
+        reports = Reports(
+            at=at[row], ts=ts[row], period_ms=period_ms[row], source=source[row],
+            ticks=np.cumsum(is_tick)[row], counts=counts, throttled_ms=throttled_ms,
+            group=groups.indices.to_numpy().astype(np.int64),
+            broker=brokers.indices.fill_null(-1).to_numpy().astype(np.int64)[row],
+            groups=groups.dictionary, brokers=brokers.dictionary,
+        )  # fmt: skip
+        return cls(reports, at[is_tick], source[is_tick])
 
 
-class ReportIntake(Intake):
+def no_reports(*tick_at: int) -> ReportBatch:
+    """No reports, but ticks of these times, ms, of no record."""
+    ticks = [{"source": NO_SOURCE, "ts": at, "at": at, "period_ms": 0, "usage": []} for at in tick_at]
+    return ReportBatch.of(pa.RecordBatch.from_pylist(ticks, pa.schema([*HEAD, *_FIELDS])))
+
+
+class ReportIntake(ColumnIntake, Intake):
     """Reports and ticks of one batch."""
 
-    def __init__(self, records: Records, max_ahead_ms: int = MAX_AHEAD_MS) -> None:
-        self.newest = -1
-        self._max_ahead_ms = max_ahead_ms
-        self._parts: list[ReportPart] = []
-        self._put: list[tuple[int, GroupUsage]] = []
-        self._ticks = Entries(records, max_ahead_ms)
-        self._records = records
+    type = "group_usage"
+    fields = _FIELDS
+    batch = ReportBatch
 
-    def scan(self) -> Flags:
-        """Read the plain packed reports."""
-        records = self._records
-        taken: Flags = np.zeros(len(records), dtype=np.bool_)
-        for sheet in alike(records, GROUP_USAGE):
-            part = read_reports(sheet, records.times()[sheet.i], self._max_ahead_ms)
-            taken[part.record] = True
-            self._parts.append(part)
-            self.newest = max(self.newest, int(part.at.max(initial=self.newest)))
-        return taken
+    def read(self, sheet: Sheet, ts: Integers) -> list[pa.Array]:
+        """As `contract.usage_events.group_usage`."""
+        return read_reports(sheet)
 
-    def scanned(self) -> Iterator[tuple[Integers, Integers]]:
-        """Of the plain ones: their records, and when each is applied, ms."""
-        return ((part.record, part.at) for part in self._parts)
-
-    def put(self, i: int, event: Event) -> None:
-        """Take a report or tick."""
-        self.newest = max(self.newest, event.at)
-        if isinstance(event, Tick):
-            self._ticks.put(i, event)
-        else:
-            assert isinstance(event, GroupUsage)
-            self._put.append((i, event))
-
-    def events(self, timeline: PolicyTimeline, *, replay: bool) -> ReportBatch | None:
-        """All of them, in the order of docs/contract.md 1."""
-        ticks = self._ticks.events(timeline, replay=replay) or []
-        whole = _joined([*self._parts, *([_parsed(self._put)] if self._put else [])])
-        if not len(whole.at) and not ticks:
-            return None
-        record = np.concatenate([whole.record, np.array([tick.source for tick in ticks], dtype=np.int64)])
-        at = np.concatenate([whole.at, np.array([tick.event.at for tick in ticks], dtype=np.int64)])
-        first, second, row = (column[record] for column in self._records.arrivals())
-        order = np.lexsort((record, row, second, first, at))
-        is_tick = order >= len(whole.record)
-        ticks_before = np.cumsum(is_tick.astype(np.int64))[~is_tick]
-        return ReportBatch(_rows(whole, order[~is_tick], ticks_before), ticks)
+    def listed(self, events: Sequence[Event]) -> list[pa.Array]:
+        """Those that the parser has read, ticks too."""
+        reports = [event if isinstance(event, GroupUsage) else None for event in events]
+        usage = [() if report is None else report.usage for report in reports]
+        told = [pair for each in usage for pair in each]
+        said = [
+            (*report.counts, *(NOT_SAID if time is None else time for time in report.throttled_ms))
+            for _, report in told
+        ]
+        numbers = np.array(said, np.int64).reshape(-1, 2 * _WIDTH).T.copy()
+        groups = pa.array([name for name, _ in told], pa.string())
+        return [
+            pa.array([None if report is None else report.broker for report in reports], pa.string()),
+            pa.array([0 if report is None else report.period_ms for report in reports], pa.int64()),
+            listed(ends_of(np.array(list(map(len, usage)))), [groups, *map(pa.array, numbers)], _ENTRY),
+        ]
 
 
-def _rows(whole: ReportPart, order: Integers, ticks: Integers) -> Reports:
-    """The entries of some records in this order; `ticks` is how many ticks come before each record."""
-    ends = np.cumsum(whole.entries)
-    entries = whole.entries[order]
-    rows = places(ends[order] - entries, entries)
-    groups, brokers = whole.groups.take(pa.array(rows)), whole.brokers.take(pa.array(order))
-    group, broker = groups.dictionary_encode(), brokers.dictionary_encode()
-    return Reports(
-        at=np.repeat(whole.at[order], entries),
-        ts=np.repeat(whole.ts[order], entries),
-        period_ms=np.repeat(whole.period_ms[order], entries),
-        source=np.repeat(whole.record[order], entries),
-        ticks=np.repeat(ticks, entries),
-        counts=whole.counts[rows],
-        throttled_ms=whole.throttled_ms[rows],
-        group=_numbers(group),
-        broker=np.repeat(_numbers(broker), entries),
-        groups=group.dictionary,
-        brokers=broker.dictionary,
-    )
+def read_reports(sheet: Sheet) -> list[pa.Array]:
+    """The columns of `ReportIntake`; `sheet.plain` says afterwards which rows they are right in."""
+    sheet.require("broker")
+    period_ms = sheet.integers("period_ms", NOT_SAID, minimum=1)
+    usage = _usage(sheet.rows)
+    sheet.plain &= usage.is_valid().to_numpy(zero_copy_only=False)
+    ends, groups, numbers, good = _entries(usage)
+    names = groups.dictionary_encode()
+    last = np.full(len(names.dictionary), NOT_SAID)
+    _check(ends, names.indices.to_numpy(), last, good, sheet.plain)
+    return [sheet.texts("broker"), pa.array(period_ms), listed(ends, [groups, *numbers], _ENTRY)]
 
 
-def no_reports() -> Reports:
-    """None."""
-    return _rows(_parsed([]), _NONE, _NONE)
+def plain_rows(rows: pa.RecordBatch, times: Integers, max_ahead_ms: int) -> Flags:
+    """Which rows of type `group_usage` are plain.
+
+    Args:
+        rows: all of them.
+        times: timestamps of their records, ms; -1: none.
+        max_ahead_ms: how far an event may lie after its record's timestamp, if that has one.
+    """
+    sheet = Sheet(rows, np.arange(rows.num_rows))
+    sheet.moments(times, max_ahead_ms)
+    sheet.texts("id")
+    read_reports(sheet)
+    return sheet.plain
 
 
-def _parsed(events: Sequence[tuple[int, GroupUsage]]) -> ReportPart:
-    told = [pair for _, event in events for pair in event.usage]
-    heads = [(i, event.at, event.ts, event.period_ms, len(event.usage)) for i, event in events]
-    record, at, ts, period_ms, entries = np.array(heads, np.int64).reshape(-1, 5).T.copy()
-    said = [
-        (*report.counts, *(NOT_SAID if time is None else time for time in report.throttled_ms))
-        for _, report in told
-    ]
-    counts, throttled_ms = np.split(np.array(said, np.int64).reshape(-1, 2 * _WIDTH), 2, axis=1)
-    return ReportPart(
-        record=record, at=at, ts=ts, period_ms=period_ms, entries=entries,
-        brokers=pa.array([event.broker for _, event in events], pa.string()),
-        counts=counts.copy(), throttled_ms=throttled_ms.copy(),
-        groups=pa.array([name for name, _ in told], pa.string()),
-    )  # fmt: skip
-
-
-def _joined(parts: Sequence[ReportPart]) -> ReportPart:
-    if len(parts) == 1:
-        return parts[0]
-    joined = {}
-    for name in ReportPart.__slots__:
-        columns = [getattr(part, name) for part in (_parsed([]), *parts)]
-        joined[name] = (pa.concat_arrays if name in ("brokers", "groups") else np.concatenate)(columns)
-    return ReportPart(**joined)
-
-
-def _numbers(column: pa.DictionaryArray) -> Integers:
-    numbers: Integers = column.indices.to_numpy().astype(np.int64)
+def _numbers(fields: RowFields, name: str) -> Integers:
+    """Integers from 0 on, NOT_SAID where nothing is said; a row with anything else is not plain."""
+    numbers = fields.integers(name, NOT_SAID, minimum=NOT_SAID)
+    if numbers.min(initial=0) < 0:
+        fields.plain &= (numbers >= 0) | ~fields.said(name)
     return numbers
+
+
+def _usage(rows: pa.RecordBatch) -> pa.MapArray:
+    """What is said by group; nulls where that is no map."""
+    column = rows["usage"] if "usage" in rows.schema.names else pa.nulls(0)
+    if pa.types.is_map(column.type) and pa.types.is_struct(column.type.item_type):
+        return column
+    return pa.nulls(rows.num_rows, pa.map_(pa.string(), pa.struct([])))
+
+
+def _entries(usage: pa.MapArray) -> tuple[Integers, pa.Array, list[pa.Array], Flags]:
+    """Of all reports: where each one's entries begin and the last one's end; then of each entry the group,
+    the numbers of _ENTRY, and whether these are plain.
+    """
+    offsets = usage.offsets.to_numpy().astype(np.int64)
+    first, size = int(offsets[0]), int(offsets[-1] - offsets[0])
+    told = usage.items.slice(first, size)
+    fields = fields_of(told)
+    counts = [_numbers(fields, name) for name in COUNTS]
+    good = np.logical_or.reduce([count != NOT_SAID for count in counts])
+    place = told.type.get_field_index("throttledMs")
+    times, plain = _times(pa.nulls(size) if place < 0 else told.field(place))
+    numbers = [*(np.maximum(count, 0) for count in counts), *times]
+    good &= fields.plain & plain
+    return offsets - first, usage.keys.slice(first, size), list(map(pa.array, numbers)), good
+
+
+def _times(throttled: pa.Array) -> tuple[list[Integers], Flags]:
+    """How long each dimension was held back, and whether an entry's are plain."""
+    # Maps are not: only objects keyed by names of groups and the like are maps (docs/contract.md 1).
+    fields = fields_of(throttled) if pa.types.is_struct(throttled.type) else RowFields([], [], len(throttled))
+    fields.plain &= pa.types.is_struct(throttled.type) or pa.types.is_null(throttled.type)
+    return [_numbers(fields, name) for name in DIMENSIONS], fields.plain
+
+
+@lean
+def _check(ends: Integers, names: Any, last: Integers, good: Flags, plain: Flags) -> None:
+    """Reports with an entry that is not plain, or a group twice, are not."""
+    for row in range(len(plain)):
+        for entry in range(ends[row], ends[row + 1]):
+            if not good[entry] or last[names[entry]] == row:
+                plain[row] = False
+            last[names[entry]] = row

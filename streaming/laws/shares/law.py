@@ -2,7 +2,8 @@
 
 Source: PIP-82, the two examples under "Example of usage distribution" and the list that begins with "The
 adjustment curve should be smooth"; docs/contract.md 3.2, docs/protocol_notes.md 4.1. `share_out` is one
-round of one group: it takes what each member used and what it was allowed, and says what it is allowed next.
+round of one dimension of a group: it takes what each member used and what it was allowed, and says what it is
+allowed next.
 
 **Residual.** Usage 10, 50 and 30 of a limit of 100: the 10 that are left go to the members in proportion
 (1/9, 5/9, 1/3), which is C * u / sum(u); above the limit the same formula takes back in proportion.
@@ -41,7 +42,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from streaming.columns.compiled import compiled
+from streaming.columns.compiled import inner, lean
 
 Doubles = NDArray[np.float64]
 Flags = NDArray[np.bool_]
@@ -53,6 +54,8 @@ FREE: Final = 0
 """It was throttled for less than 5 % of the period."""
 THROTTLED: Final = 1
 """It was throttled for 5 % of the period or more."""
+HUNGRY_PARTS: Final = 20
+"""That is one part in so many."""
 
 ROOM: Final = 1.1
 """Room to grow that a member keeps above its usage."""
@@ -60,7 +63,7 @@ FULL_USE: Final = 0.95
 """From this part of its share on, a member is taken to use all of it."""
 
 
-@compiled
+@lean
 def is_hungry(used: float, throttled: int, share: float) -> bool:
     """Whether a member wants more than it has (docs/contract.md 3.2, step 1).
 
@@ -77,19 +80,7 @@ def is_hungry(used: float, throttled: int, share: float) -> bool:
     return not np.isnan(share) and used >= FULL_USE * share
 
 
-@compiled
-def proportional(limit: float, used: Doubles) -> Doubles:
-    """The limit divided in proportion to use (PIP-82: "split up the 10 units proportionally")."""
-    total = 0.0
-    for member in range(len(used)):
-        total += used[member]
-    shares = np.empty(len(used))
-    for member in range(len(used)):
-        shares[member] = limit * used[member] / total
-    return shares
-
-
-@compiled
+@lean
 def water_level(limit: float, wanted: Doubles) -> float:
     """The level w at which the members, each taking what it wants or w if that is less, use up the limit.
 
@@ -110,26 +101,68 @@ def water_level(limit: float, wanted: Doubles) -> float:
     return float(level)
 
 
-@compiled
-def halfway(limit: float, used: Doubles, hungry: Flags, last: Doubles) -> Doubles:
-    """Half the way from the last shares to max-min fairness, brought to the limit (step 3)."""
-    wanted = np.empty(len(used))
-    for member in range(len(used)):
-        wanted[member] = np.inf if hungry[member] else ROOM * used[member]
-    level = water_level(limit, np.sort(wanted))
-    shares = np.empty(len(used))
+@inner
+def _sort(values: Doubles) -> None:
+    """Put them in order, ascending, where they are (Shell's way, by Knuth's gaps): that makes no array."""
+    gap = 1
+    while gap < len(values):
+        gap = 3 * gap + 1
+    while gap > 0:
+        for place in range(gap, len(values)):
+            value, at = values[place], place
+            while at >= gap and values[at - gap] > value:
+                values[at] = values[at - gap]
+                at -= gap
+            values[at] = value
+        gap //= 3
+
+
+@inner
+def _proportional(limit: float, used: Doubles, shares: Doubles) -> None:
+    """The limit divided in proportion to use (PIP-82: "split up the 10 units proportionally")."""
     total = 0.0
     for member in range(len(used)):
-        target = min(wanted[member], level)
+        total += used[member]
+    for member in range(len(used)):
+        shares[member] = limit * used[member] / total
+
+
+@inner
+def _wanted(used: float, hungry: bool) -> float:
+    return float(np.inf if hungry else ROOM * used)
+
+
+@inner
+def _halfway(limit: float, used: Doubles, hungry: Flags, last: Doubles, shares: Doubles) -> None:
+    """Half the way from the last shares to max-min fairness, brought to the limit (step 3)."""
+    for member in range(len(used)):
+        shares[member] = _wanted(used[member], hungry[member])
+    _sort(shares)
+    level = water_level(limit, shares)
+    total = 0.0
+    for member in range(len(used)):
+        target = min(_wanted(used[member], hungry[member]), level)
         shares[member] = last[member] + (target - last[member]) / 2.0
         total += shares[member]
     # Their sum differs from the limit if the limit was changed or a member left since the last round.
     for member in range(len(used)):
         shares[member] *= limit / total
-    return shares
 
 
-@compiled
+@lean
+def fill_shares(limit: float, used: Doubles, hungry: Flags, last: Doubles, shares: Doubles) -> None:
+    """Fill in what `divide` gives."""
+    nobody_hungry = True
+    somebody_new = False
+    for member in range(len(used)):
+        nobody_hungry = nobody_hungry and not hungry[member]
+        somebody_new = somebody_new or np.isnan(last[member])
+    if nobody_hungry or somebody_new:
+        _proportional(limit, used, shares)
+    else:
+        _halfway(limit, used, hungry, last, shares)
+
+
 def divide(limit: float, used: Doubles, hungry: Flags, last: Doubles) -> Doubles:
     """The shares of a dimension's members; they add up to the limit (docs/contract.md 3.2, steps 1 to 3).
 
@@ -139,52 +172,26 @@ def divide(limit: float, used: Doubles, hungry: Flags, last: Doubles) -> Doubles
         hungry: who wants more than it has.
         last: their last shares; NaN: none yet.
     """
-    nobody_hungry = True
-    somebody_new = False
-    for member in range(len(used)):
-        nobody_hungry = nobody_hungry and not hungry[member]
-        somebody_new = somebody_new or np.isnan(last[member])
-    if nobody_hungry or somebody_new:
-        return proportional(limit, used)
-    return halfway(limit, used, hungry, last)
+    shares = np.empty(len(used))
+    fill_shares(limit, used, hungry, last, shares)
+    return shares
 
 
-@compiled
-def share_out(limits: Doubles, used: Doubles, throttled: Codes, last: Doubles) -> Doubles:
-    """One round of a group: the new shares of its members in every dimension.
+def share_out(limit: float, used: Doubles, throttled: Codes, last: Doubles) -> Doubles:
+    """One round of one dimension of a group: the new shares of its members, NaN of those that do not use it.
 
-    Each dimension is divided by itself among the members that use it. Worked: two members, publishing limited
-    to 100, dispatch not limited.
-
-    >>> used = np.array([[80.0, 5.0], [20.0, 0.0]])
-    >>> shares = share_out(np.array([100.0, np.nan]), used, np.full((2, 2), NOT_REPORTED, np.int8), used)
-    >>> shares[:, 0].tolist(), bool(np.isnan(shares[:, 1]).all())
-    ([65.0, 35.0], True)
+    >>> used = np.array([80.0, 20.0, 0.0])
+    >>> share_out(100.0, used, np.full(3, NOT_REPORTED, np.int8), used).tolist()
+    [65.0, 35.0, nan]
 
     Args:
-        limits: of the dimensions; NaN: not limited.
-        used: rates, a row per member, a column per dimension; so are the next two.
+        limit: of the dimension.
+        used: rates.
         throttled: THROTTLED, FREE or NOT_REPORTED.
         last: the last shares, NaN where there is none.
-
-    Returns:
-        The new shares, NaN where a member has none: the dimension is not limited, or not used by it.
     """
-    shares = np.full(used.shape, np.nan)
-    takers, hungry = np.empty(len(used), dtype=np.int64), np.empty(len(used), dtype=np.bool_)
-    rates, before = np.empty(len(used)), np.empty(len(used))
-    for dimension in range(len(limits)):
-        if np.isnan(limits[dimension]):
-            continue
-        count = 0
-        for member in range(len(used)):
-            if used[member, dimension] > 0.0:
-                takers[count] = member
-                rates[count], before[count] = used[member, dimension], last[member, dimension]
-                hungry[count] = is_hungry(rates[count], throttled[member, dimension], before[count])
-                count += 1
-        if count > 0:
-            after = divide(limits[dimension], rates[:count], hungry[:count], before[:count])
-            for place in range(count):
-                shares[takers[place], dimension] = after[place]
+    takes = used > 0.0
+    hungry = np.array([is_hungry(*member) for member in zip(used, throttled, last, strict=True)], np.bool_)
+    shares = np.full(len(used), np.nan)
+    shares[takes] = divide(limit, used[takes], hungry[takes], last[takes])
     return shares

@@ -1,313 +1,356 @@
-"""The rounds of resource groups, told broker by broker: the reference of docs/contract.md 3.2.
-
-This is the law to read and to change: plain objects, one group at a time, one report after the other. The job
-runs its compiled twin, accelerator.py, which takes half a million reports a round; a property test holds the
-two equal in every decision, its order and what it answers. How a limit is divided among members is law.py's.
+"""The rounds of resource groups (docs/contract.md 3.2), compiled, over columns of all groups of a shard.
 
 **A round** n of length R holds the times from n R up to (n + 1) R. It is closed by the first report of its
 group, or tick, at its end or later, and judged by the policies of its end: of what the brokers last reported.
-So a share of 100 messages a second, of which one broker uses 80 and another 20, is first divided as it is
-used, when the second minute begins; in the next round both want more, and half the way to 50 is gone:
-
->>> from streaming.contract.usage_events import GroupUsage
->>> policies = PolicyTimeline({
-...     "resourcegroups.rg1": {"publishRateInMsgs": 100}, "broker": {"resourceUsageMemberExpiryRounds": 1},
-... })
->>> rounds, minute = Rounds(), 60_000
->>> def report(number, broker, rate):
-...     told = GroupReport(counts=(60 * rate, 0, 0, 0), throttled_ms=(None,) * 4)
-...     ts = number * minute
-...     return GroupUsage(id="", ts=ts, at=ts, broker=broker, period_ms=minute, usage=(("rg1", told),))
->>> def told(*events):
-...     for _, d in rounds.fold([Entry(event, 0) for event in events], policies):
-...         print(d["round"], d["broker"], d["limits"] or d["removed"])
->>> told(report(0, "b1", 80), report(0, "b2", 20))
->>> told(report(1, "b1", 80), report(1, "b2", 20))
-0 b1 {'publishRateInMsgs': 80.0}
-0 b2 {'publishRateInMsgs': 20.0}
->>> told(report(2, "b1", 65))
-1 b1 {'publishRateInMsgs': 65.0}
-1 b2 {'publishRateInMsgs': 35.0}
 
 **Who leaves.** A broker whose last report is more than resourceUsageMemberExpiryRounds rounds old is dropped,
 one that reports to use nothing stays but is no member. Whoever had a share and has none any more is told why,
-before the others get what is free. Here one round is allowed, and b2 was last heard of in round 1:
-
->>> told(report(3, "b1", 70), report(4, "b1", 70))
-2 b1 {'publishRateInMsgs': 71.5}
-2 b2 {'publishRateInMsgs': 28.5}
-3 b2 expired
-3 b1 {'publishRateInMsgs': 100.0}
+before the others get what is free.
 
 **Who is told.** Every member, in each round in which the group had a report or somebody left. Rounds of
-silence are closed too, by the ticks that a live job writes, but say nothing until somebody expires in them:
+silence are closed too, by the ticks that a live job writes, but say nothing until somebody expires in them.
 
->>> told(Tick(id="", ts=6 * minute, at=6 * minute))
-4 b1 {'publishRateInMsgs': 100.0}
->>> told(Tick(id="", ts=60 * minute, at=60 * minute))
-6 b1 expired
+How a limit is divided among members is law.py's. The same told broker by broker, with examples, is
+tests/kit/rounds_kit.py: a property test holds both equal, decision by decision. Groups do not touch each
+other, so each is taken through all that concerns it before the next one. A group whose round ends under other
+policies than those at hand waits until they are.
 """
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field
-from math import isnan, nan
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 
-from streaming.contract.events import Tick
-from streaming.contract.usage_events import DIMENSIONS, GroupReport, GroupUsage
-from streaming.laws.law import Decision, Entry
-from streaming.laws.shares.law import FREE, NOT_REPORTED, THROTTLED, share_out
-from streaming.policy.groups import LIFE_ROUNDS, GroupLimits, group_limits, round_rules
-from streaming.policy.timeline import PolicyTimeline
+from streaming.columns.byte_strings import Integers
+from streaming.columns.compiled import inner, lean
+from streaming.laws.shares.columns import (
+    DONE,
+    EXPIRED,
+    IDLE,
+    MORE_ROOM,
+    NOT_WRITTEN,
+    SHARE,
+    WIDTH,
+    Groups,
+    Limits,
+    Members,
+    Progress,
+    Rules,
+    Steps,
+    Takers,
+    Told,
+)
+from streaming.laws.shares.law import fill_shares, is_hungry
 
 STALE_ROUNDS: Final = 2
 """A report this many rounds older than the group's newest is still taken, an older one is stale."""
-HUNGRY_PARTS: Final = 20
-"""Throttled for one part in so many of the period (5 %): hungry."""
-NO_SOURCE: Final = -1
-"""Source of what the end of the input decides in a batch without events."""
-NO_SHARES: Final = (nan,) * len(DIMENSIONS)
 
 
-@dataclass(slots=True)
-class Member:
-    """What a broker last reported, and what it was allowed.
+@lean
+def walk(
+    active: Integers, stretch: int, groups: Groups, members: Members, steps: Steps, rules: Rules,
+    limits: Limits, progress: Progress, told: Told, takers: Takers,
+) -> None:  # fmt: skip
+    """Take groups through what happens to them, as far as the policies at hand reach, and the room.
 
-    Attributes:
-        ts: time of its last report, ms.
-        used: rate per second in each of DIMENSIONS.
-        throttled: THROTTLED, FREE or NOT_REPORTED in each of them.
-        shares: its last share in each of them; NaN: none.
-        told: its last decision gave it shares, so its leaving must be told too.
+    Args:
+        active: numbers of groups.
+        stretch: number of the policies at hand, NOWHERE for none.
+        groups: changed, as are the next but `steps`, `rules` and `limits`.
+        members: their brokers.
+        steps: what happens.
+        rules: the rhythm.
+        limits: of all groups under the policies at hand.
+        progress: how far they are.
+        told: filled.
+        takers: room for the slots of any group.
     """
+    for g in active:
+        while progress.need[g] == stretch:
+            step = _next_step(g, groups, steps, progress)
+            if step == DONE:
+                progress.need[g] = DONE
+                break
+            if step >= 0 and not progress.fresh[g] and _is_stale(g, step, groups, members, steps):
+                progress.stale[0] += 1
+                progress.row[g] += 1
+                continue
+            progress.fresh[g] = step >= 0
+            upto, position, source = _when(g, step, groups, steps, progress)
+            while groups.size[g] > 0 and groups.end[g] <= upto:
+                progress.need[g] = _stretch_of(groups.end[g], rules)
+                if progress.need[g] == stretch and not _has_room(g, groups, told):
+                    progress.need[g] = MORE_ROOM
+                if progress.need[g] != stretch:
+                    break
+                _close(g, stretch, position, source, groups, members, rules, limits, told, takers)
+                _open(g, groups.end[g], groups, rules)
+                _skip_quiet_rounds(g, upto, groups, members, rules)
+            if progress.need[g] == stretch:
+                _pass(g, step, groups, members, steps, rules, progress)
 
-    ts: int
-    used: Sequence[float]
-    throttled: Sequence[int]
-    shares: Sequence[float] = NO_SHARES
-    told: bool = False
 
-    def uses(self, limits: GroupLimits) -> bool:
-        """Whether it is a member: it uses some limited dimension. Its shares of others are dropped."""
-        used = [rate is not None and u > 0.0 for rate, u in zip(limits.rates, self.used, strict=True)]
-        self.shares = [share if its else nan for share, its in zip(self.shares, used, strict=True)]
-        return any(used)
+_TICK: Final = -1
+_END: Final = -2
 
 
-@dataclass(slots=True)
-class Group:
-    """A resource group with brokers that report.
+@inner
+def _next_step(g: int, groups: Groups, steps: Steps, progress: Progress) -> int:
+    """Number of a report, or _TICK, _END or DONE."""
+    row, tick = progress.row[g], progress.tick[g]
+    if row < steps.first[g + 1]:
+        return _TICK if tick < steps.ticks[steps.event[row]] else int(row)
+    if tick < len(steps.tick_at):
+        return _TICK
+    return _END if steps.end and groups.touched[g] else DONE
 
-    Attributes:
-        name: the group.
-        end: when its open round ends, ms; set while it has brokers, as are the next two.
-        every: length of the open round, ms, as the policies had it when the round began.
-        newest: time of its newest report, ms.
-        touched: a report came in the open round.
-        members: last reports by broker, of those that are no members now too, until they expire.
+
+@inner
+def _when(g: int, step: int, groups: Groups, steps: Steps, progress: Progress) -> tuple[int, int, int]:
+    """Up to what time (ms) a step closes rounds, its position and its source."""
+    if step >= 0:
+        event = steps.event[step]
+        return steps.at[event], event + steps.ticks[event], steps.source[event]
+    if step == _TICK:
+        tick = progress.tick[g]
+        return steps.tick_at[tick], steps.tick_position[tick], steps.tick_source[tick]
+    source = steps.last[0]
+    if steps.first[g + 1] > steps.first[g]:
+        source = steps.source[steps.event[steps.first[g + 1] - 1]]
+    return groups.end[g], steps.last[1], source
+
+
+@inner
+def _pass(
+    g: int, step: int, groups: Groups, members: Members, steps: Steps, rules: Rules, progress: Progress
+) -> None:
+    """A step has closed its rounds: take the report in, if it is one, and go on."""
+    if step == _TICK:
+        progress.tick[g] += 1
+    elif step >= 0:
+        _take(g, step, groups, members, steps, rules)
+        progress.row[g] += 1
+    progress.fresh[g] = False
+
+
+@inner
+def _is_stale(g: int, row: int, groups: Groups, members: Members, steps: Steps) -> bool:
+    """Whether a report is older than its broker's last one, or too old for the group."""
+    ts, slot = steps.ts[steps.event[row]], steps.slot[row]
+    if members.there[slot] and ts < members.ts[slot]:
+        return True
+    if groups.size[g] == 0:
+        return False
+    return bool(groups.newest[g] // groups.every[g] - ts // groups.every[g] > STALE_ROUNDS)
+
+
+@inner
+def _take(g: int, row: int, groups: Groups, members: Members, steps: Steps, rules: Rules) -> None:
+    ts, slot = steps.ts[steps.event[row]], steps.slot[row]
+    if groups.size[g] == 0:
+        _open(g, steps.at[steps.event[row]], groups, rules)
+        groups.newest[g] = ts
+    groups.newest[g] = max(groups.newest[g], ts)
+    groups.touched[g] = True
+    if not members.there[slot]:
+        members.there[slot] = True
+        groups.size[g] += 1
+    members.ts[slot] = ts
+    for dimension in range(WIDTH):
+        members.used[slot, dimension] = steps.used[row, dimension]
+        members.throttled[slot, dimension] = steps.throttled[row, dimension]
+
+
+@inner
+def _stretch_of(ts: int, rules: Rules) -> int:
+    """Number of the policies in force at `ts` ms: of the changes made by then."""
+    low, high = 0, len(rules.changes)
+    while low < high:
+        middle = (low + high) // 2
+        if rules.changes[middle] <= ts:
+            low = middle + 1
+        else:
+            high = middle
+    return low
+
+
+@inner
+def _open(g: int, start: int, groups: Groups, rules: Rules) -> None:
+    """Open the round that holds `start`; it ends as the policies of that time say."""
+    every = rules.every[_stretch_of(start, rules)]
+    groups.every[g] = every
+    groups.end[g] = (start // every + 1) * every
+
+
+@inner
+def _skip_quiet_rounds(g: int, upto: int, groups: Groups, members: Members, rules: Rules) -> None:
+    """Pass over rounds without reports up to one in which somebody expires or the policies change.
+
+    Nothing happens in the others, and after a silence of a year there are very many.
     """
-
-    name: str
-    end: int = 0
-    every: int = 0
-    newest: int = 0
-    touched: bool = False
-    members: dict[str, Member] = field(default_factory=dict)
-
-    def take(self, event: GroupUsage, report: GroupReport, timeline: PolicyTimeline) -> list[Decision] | None:
-        """Take a report in; returns the decisions of the rounds that it closed, None if it is stale."""
-        known = self.members.get(event.broker)
-        if known is not None and event.ts < known.ts:
-            return None
-        if self.members and self.newest // self.every - event.ts // self.every > STALE_ROUNDS:
-            return None
-        decisions = self.close_until(event.at, timeline)
-        if not self.members:
-            self._open(event.at, timeline)
-            self.newest = event.ts
-        self.newest = max(self.newest, event.ts)
-        self.touched = True
-        before = self.members.get(event.broker)
-        self.members[event.broker] = Member(
-            ts=event.ts,
-            used=[count * 1000.0 / event.period_ms for count in report.counts],
-            throttled=[_throttled(time_ms, event.period_ms) for time_ms in report.throttled_ms],
-            shares=NO_SHARES if before is None else before.shares,
-            told=before is not None and before.told,
-        )
-        return decisions
-
-    def close_until(self, upto: int, timeline: PolicyTimeline) -> list[Decision]:
-        """Close the rounds that end at `upto` ms or before."""
-        decisions: list[Decision] = []
-        while self.members and self.end <= upto:
-            decisions += self._close(timeline)
-            self._open(self.end, timeline)
-            self._skip_quiet_rounds(upto, timeline)
-        return decisions
-
-    def finish(self, timeline: PolicyTimeline) -> list[Decision]:
-        """Close the open round if it has a report: the input ends."""
-        return self.close_until(self.end, timeline) if self.touched else []
-
-    def _close(self, timeline: PolicyTimeline) -> list[Decision]:
-        """Close the open round by the policies of its end; the caller opens the next."""
-        policies = timeline.at(self.end)
-        limits = group_limits(policies, self.name)
-        removed = self._expire(round_rules(policies).expiry_rounds)
-        touched, self.touched = self.touched, False
-        if limits is None:
-            for member in self.members.values():
-                member.shares, member.told = NO_SHARES, False
-            return []
-        for broker, member in self.members.items():
-            if not member.uses(limits) and member.told:
-                member.told = False
-                removed[broker] = "idle"
-        decisions = [self._removal(broker, removed[broker], limits) for broker in sorted(removed)]
-        return decisions + self._share_out(limits) if touched or removed else decisions
-
-    @property
-    def _round(self) -> int:
-        return self.end // self.every - 1
-
-    def _open(self, start: int, timeline: PolicyTimeline) -> None:
-        """Open the round that holds `start`; it ends as the policies of that time say."""
-        self.every = round_rules(timeline.at(start)).interval_ms
-        self.end = (start // self.every + 1) * self.every
-
-    def _skip_quiet_rounds(self, upto: int, timeline: PolicyTimeline) -> None:
-        """Pass over rounds without reports up to one in which somebody expires or the policies change.
-
-        Nothing happens in the others, and after a silence of a year there are very many.
-        """
-        if not self.members or self.end > upto:
-            return
-        start = self.end - self.every
-        expiry_rounds = round_rules(timeline.at(start)).expiry_rounds
-        oldest = min(member.ts for member in self.members.values())
-        ends = [
-            (oldest // self.every + expiry_rounds + 2) * self.every,
-            (upto // self.every + 1) * self.every,
-            *(-(-change // self.every) * self.every for change in timeline.changes(start, upto)[:1]),
-        ]
-        self.end = max(self.end, min(ends))
-
-    def _expire(self, expiry_rounds: int) -> dict[str, str]:
-        """Drop the brokers whose report is too old; returns those that had shares."""
-        gone = [
-            broker
-            for broker, member in self.members.items()
-            if self._round - member.ts // self.every > expiry_rounds
-        ]
-        return {broker: "expired" for broker in gone if self.members.pop(broker).told}
-
-    def _share_out(self, limits: GroupLimits) -> list[Decision]:
-        # By name, so that the sums do not depend on who reported first.
-        members = sorted((broker, m) for broker, m in self.members.items() if m.uses(limits))
-        if not members:
-            return []
-        shares = share_out(
-            np.array([nan if rate is None else rate for rate in limits.rates]),
-            np.array([member.used for _, member in members], dtype=np.float64),
-            np.array([member.throttled for _, member in members], dtype=np.int8),
-            np.array([member.shares for _, member in members], dtype=np.float64),
-        )
-        for (_, member), row in zip(members, shares.tolist(), strict=True):
-            member.shares, member.told = row, True
-        return [self._share(broker, member, limits) for broker, member in members]
-
-    def _share(self, broker: str, member: Member, limits: GroupLimits) -> Decision:
-        limited = [place for place, rate in enumerate(limits.rates) if rate is not None]
-        return {
-            **self._head(broker),
-            "usage": {DIMENSIONS[place]: member.used[place] for place in limited},
-            "limits": {
-                DIMENSIONS[place]: member.shares[place]
-                for place in limited
-                if not isnan(member.shares[place])
-            },
-            "shadow": limits.shadow,
-            "ttl_ms": LIFE_ROUNDS * self.every,
-        }
-
-    def _removal(self, broker: str, why: str, limits: GroupLimits) -> Decision:
-        last = {"limits": None, "removed": why, "shadow": limits.shadow, "ttl_ms": LIFE_ROUNDS * self.every}
-        return self._head(broker) | last
-
-    def _head(self, broker: str) -> dict[str, Any]:
-        return {
-            "type": "share",
-            "id": f"{self.name}/{broker}@{self._round}",
-            "ts": self.end,
-            "group": self.name,
-            "broker": broker,
-            "round": self._round,
-        }
+    if groups.size[g] == 0 or groups.end[g] > upto:
+        return
+    every = groups.every[g]
+    start = groups.end[g] - every
+    stretch = _stretch_of(start, rules)
+    oldest = DONE
+    for slot in range(groups.first[g], groups.first[g + 1]):
+        if members.there[slot]:
+            oldest = min(oldest, members.ts[slot])
+    until = min(oldest // every + rules.expiry[stretch] + 2, upto // every + 1) * every
+    if stretch < len(rules.changes) and rules.changes[stretch] <= upto:
+        until = min(until, -(-rules.changes[stretch] // every) * every)
+    groups.end[g] = max(groups.end[g], until)
 
 
-def _throttled(time_ms: int | None, period_ms: int) -> int:
-    if time_ms is None:
-        return NOT_REPORTED
-    return THROTTLED if time_ms * HUNGRY_PARTS >= period_ms else FREE
+@inner
+def _has_room(g: int, groups: Groups, told: Told) -> bool:
+    """Whether there is room for what a closing round can tell: who leaves, and then each one's share."""
+    rounds, decisions = told.filled[0] + 2, told.filled[1] + groups.first[g + 1] - groups.first[g]
+    return bool(rounds <= len(told.group) and decisions <= len(told.why))
 
 
-class Rounds:
-    """The groups of a shard.
+@inner
+def _close(
+    g: int, stretch: int, position: int, source: int, groups: Groups, members: Members, rules: Rules,
+    limits: Limits, told: Told, takers: Takers,
+) -> None:  # fmt: skip
+    """Close the open round by the policies of its end; the caller opens the next."""
+    before = told.filled[1]
+    touched = groups.touched[g]
+    groups.touched[g] = False
+    _let_go(g, rules.expiry[stretch], groups, members, limits, told)
+    removed = told.filled[1] > before
+    if removed:
+        _file(g, before, position, source, groups, limits, told)
+    if limits.known[g] and (touched or removed) and _share_out(g, groups, members, limits, takers):
+        _file(g, told.filled[1], position, source, groups, limits, told)
+        _note(g, groups.end[g], groups.every[g], groups, limits)
+        _tell_shares(g, groups, members, limits, told)
+    elif not _stands(g, groups, members):
+        _note(g, 0, 0, groups, limits)
 
-    Attributes:
-        stale_reports: reports ignored as stale so far.
-        groups: those that have brokers, by name.
+
+@inner
+def _file(g: int, first: int, position: int, source: int, groups: Groups, limits: Limits, told: Told) -> None:
+    """File the decisions from number `first` on under the round that closes."""
+    rounds = told.filled[0]
+    told.position[rounds], told.source[rounds], told.group[rounds] = position, source, g
+    told.end[rounds], told.every[rounds] = groups.end[g], groups.every[g]
+    told.shadow[rounds], told.first[rounds] = limits.shadow[g], first
+    for dimension in range(WIDTH):
+        told.limited[rounds, dimension] = not np.isnan(limits.rates[g, dimension])
+    told.filled[0] = rounds + 1
+
+
+@inner
+def _let_go(g: int, expiry: int, groups: Groups, members: Members, limits: Limits, told: Told) -> None:
+    """Drop the brokers whose report is too old, and the shares of those that use nothing.
+
+    Who had shares is told, by name. Where the policies do not know the group, nobody has shares any more.
     """
-
-    def __init__(self) -> None:
-        self.stale_reports = 0
-        self.groups: dict[str, Group] = {}
-
-    def fold(
-        self, entries: Sequence[Entry], timeline: PolicyTimeline, *, end: bool = False
-    ) -> list[tuple[int, Decision]]:
-        """Take reports and ticks in order, group by group, since groups do not touch each other.
-
-        Args:
-            entries: what happened, in order.
-            timeline: the policies.
-            end: no more will come: rounds with a report are closed.
-
-        Returns:
-            (source, decision), in the order of the events that closed the rounds, those of one event by name
-            of group; what the end decides answers the group's last report here, else the last event.
-        """
-        decided: list[tuple[int, int, Decision]] = []
-        sources = [entry.source for entry in entries] or [NO_SOURCE]
-        named = [event.usage for entry in entries if isinstance(event := entry.event, GroupUsage)]
-        for name in sorted(self.groups.keys() | {name for usage in named for name, _ in usage}):
-            group = self.groups.setdefault(name, Group(name))
-            for position, entry in enumerate(entries):
-                written = self._move(group, entry, timeline)
-                decided += [(position, entry.source, decision) for decision in written]
-            if end:
-                own = [entry.source for entry in entries if _concerns(entry, name)] or sources
-                decided += [(len(entries), own[-1], decision) for decision in group.finish(timeline)]
-        self.groups = {name: group for name, group in self.groups.items() if group.members}
-        decided.sort(key=lambda each: each[0])
-        return [(source, decision) for _, source, decision in decided]
-
-    def _move(self, group: Group, entry: Entry, timeline: PolicyTimeline) -> list[Decision]:
-        event: object = entry.event
-        if isinstance(event, Tick):
-            return group.close_until(event.at, timeline)
-        assert isinstance(event, GroupUsage)
-        decisions: list[Decision] = []
-        for name, report in event.usage:
-            if name == group.name:
-                taken = group.take(event, report, timeline)
-                self.stale_reports += taken is None
-                decisions += taken or []
-        return decisions
+    every = groups.every[g]
+    this_round = groups.end[g] // every - 1
+    for slot in range(groups.first[g], groups.first[g + 1]):
+        if not members.there[slot]:
+            continue
+        expired = this_round - members.ts[slot] // every > expiry
+        if expired:
+            members.there[slot] = False
+            groups.size[g] -= 1
+        uses = False
+        if limits.known[g]:
+            uses = _uses(slot, g, members, limits)
+            if members.told[slot] and (expired or not uses):
+                _tell(slot, EXPIRED if expired else IDLE, members, told)
+        if expired or not uses:
+            _take_back(slot, members)
 
 
-def _concerns(entry: Entry, name: str) -> bool:
-    return isinstance(entry.event, GroupUsage) and any(group == name for group, _ in entry.event.usage)
+@inner
+def _uses(slot: int, g: int, members: Members, limits: Limits) -> bool:
+    """Whether it is a member: it uses some limited dimension. Last shares of the others are forgotten."""
+    uses = False
+    for dimension in range(WIDTH):
+        if not np.isnan(limits.rates[g, dimension]) and members.used[slot, dimension] > 0.0:
+            uses = True
+        else:
+            members.held[slot, dimension] = False
+    return uses
+
+
+@inner
+def _take_back(slot: int, members: Members) -> None:
+    """Nothing is told that stands."""
+    members.told[slot] = False
+    for dimension in range(WIDTH):
+        members.shares[slot, dimension] = np.nan
+        members.held[slot, dimension] = False
+        members.told_used[slot, dimension] = 0.0
+
+
+@inner
+def _tell(slot: int, why: int, members: Members, told: Told) -> None:
+    number = told.filled[1]
+    told.broker[number], told.why[number] = members.broker[slot], why
+    for dimension in range(WIDTH):
+        told.used[number, dimension] = members.told_used[slot, dimension]
+        told.shares[number, dimension] = members.shares[slot, dimension]
+    told.filled[1] = number + 1
+
+
+@inner
+def _share_out(g: int, groups: Groups, members: Members, limits: Limits, takers: Takers) -> bool:
+    """Share out the limits; whether anybody takes part."""
+    shared = False
+    for dimension in range(WIDTH):
+        count = 0
+        for slot in range(groups.first[g], groups.first[g + 1]):
+            used, last = members.used[slot, dimension], np.nan
+            if members.held[slot, dimension]:
+                last = members.shares[slot, dimension]
+            takes = members.there[slot] and not np.isnan(limits.rates[g, dimension]) and used > 0.0
+            if takes:
+                takers.slot[count], takers.used[count], takers.last[count] = slot, used, last
+                takers.hungry[count] = is_hungry(used, members.throttled[slot, dimension], last)
+                count += 1
+            members.shares[slot, dimension], members.held[slot, dimension] = np.nan, takes
+        if count > 0:
+            shared = True
+            fill_shares(
+                limits.rates[g, dimension], takers.used[:count], takers.hungry[:count], takers.last[:count],
+                takers.shares[:count],
+            )  # fmt: skip
+        for place in range(count):
+            members.shares[takers.slot[place], dimension] = takers.shares[place]
+    return shared
+
+
+@inner
+def _tell_shares(g: int, groups: Groups, members: Members, limits: Limits, told: Told) -> None:
+    """Tell the members what they may use."""
+    for slot in range(groups.first[g], groups.first[g + 1]):
+        if members.there[slot] and _uses(slot, g, members, limits):
+            members.told[slot] = True
+            for dimension in range(WIDTH):
+                limited = not np.isnan(limits.rates[g, dimension])
+                members.told_used[slot, dimension] = members.used[slot, dimension] if limited else 0.0
+            _tell(slot, SHARE, members, told)
+
+
+@inner
+def _stands(g: int, groups: Groups, members: Members) -> bool:
+    """Whether somebody has shares."""
+    standing = 0
+    for slot in range(groups.first[g], groups.first[g + 1]):
+        standing += members.told[slot]
+    return standing > 0
+
+
+@inner
+def _note(g: int, end: int, every: int, groups: Groups, limits: Limits) -> None:
+    """Note the round whose shares stand; 0: none do."""
+    groups.told_end[g], groups.told_every[g] = end, every
+    groups.told_shadow[g] = end > 0 and limits.shadow[g]
+    groups.written[g] = NOT_WRITTEN if end > 0 else 0
+    for dimension in range(WIDTH):
+        groups.told_limited[g, dimension] = end > 0 and not np.isnan(limits.rates[g, dimension])

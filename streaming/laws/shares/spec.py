@@ -7,8 +7,7 @@ from streaming.contract.events import Tick
 from streaming.contract.names import INFLIGHT_GROUP_PREFIX, QUOTA_GROUP_PREFIX, subject_of
 from streaming.contract.usage_events import GroupUsage, group_usage, split_group_usage
 from streaming.laws.law import DecisionForm, LawSpec, Said, WarmUp, count_up
-from streaming.laws.shares.intake import ReportIntake
-from streaming.laws.shares.report_rows import plain_rows
+from streaming.laws.shares.intake import ReportIntake, plain_rows
 from streaming.laws.shares.share_rows import TYPE
 from streaming.laws.shares.table import SharesTable
 from streaming.policy.policy_set import ALL_OTHERS, EntryPath, Section

@@ -4,7 +4,7 @@ Both are in one order, groups by name and a group's brokers by name, so the same
 however it was cut into batches.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import nan
 from typing import Any, Final, Self
@@ -17,15 +17,14 @@ from streaming.columns.byte_strings import Integers
 from streaming.columns.compiled import lean
 from streaming.laws.row_fields import ends_of
 from streaming.laws.shares.columns import WIDTH, Groups, Members
-from streaming.laws.shares.law import NOT_REPORTED
+from streaming.laws.shares.law import NOT_REPORTED, Flags
 from streaming.state.subject_table import places_in
 
 _WIDE: Final = ("used", "throttled", "shares", "held", "told_used", "told_limited")
 """Columns with a value for each of DIMENSIONS."""
-_OF_GROUPS: Final = (
-    "end", "every", "newest", "touched", "told_end", "told_every", "told_limited", "told_shadow", "written"
-)  # fmt: skip
-_OF_MEMBERS: Final = ("broker", "ts", "used", "throttled", "told", "shares", "held", "told_used")
+_OF_GROUPS: Final = Groups._fields[2:]
+_OF_MEMBERS: Final = Members._fields[2:]
+"""Those of the checkpoint; the others follow from the lists of members."""
 _TYPES: Final[dict[str, Any]] = {
     "touched": np.bool_, "told_limited": np.bool_, "told_shadow": np.bool_, "there": np.bool_,
     "used": np.float64, "throttled": np.int8, "told": np.bool_, "shares": np.float64, "held": np.bool_,
@@ -56,12 +55,8 @@ class State:
     def empty(cls) -> Self:
         """No groups."""
         none = pa.array([], type=pa.string())
-        groups = {name: _blank(name, 0) for name in _OF_GROUPS}
-        members = {name: _blank(name, 0) for name in _OF_MEMBERS}
-        return cls(
-            none, none, Groups(first=np.zeros(1, np.int64), size=np.zeros(0, np.int64), **groups),
-            Members(there=np.zeros(0, np.bool_), **members),
-        )  # fmt: skip
+        groups = Groups(np.zeros(1, np.int64), *(_blank(name, 0) for name in Groups._fields[1:]))
+        return cls(none, none, groups, Members(*(_blank(name, 0) for name in Members._fields)))
 
     @classmethod
     def of(cls, columns: Mapping[str, pa.Array]) -> Self:
@@ -71,7 +66,7 @@ class State:
         rows = listed.values
         dictionary = rows.field("broker")
         fields = dict(zip(rows.type.names, rows.flatten(), strict=True))
-        members = _numbers(fields, _OF_MEMBERS[1:], len(rows))
+        members = _numbers(fields, _OF_MEMBERS, len(rows))
         groups = _numbers(columns, _OF_GROUPS, len(first) - 1)
         broker = dictionary.indices.to_numpy().astype(np.int64)
         return cls(
@@ -82,7 +77,7 @@ class State:
 
     def columns(self) -> dict[str, pa.Array]:
         """The groups as Arrow columns; slots are all taken."""
-        members = _columns(self.members, _OF_MEMBERS[1:])
+        members = _columns(self.members, _OF_MEMBERS)
         numbers = pa.array(self.members.broker.astype(np.int32))
         members["broker"] = pa.DictionaryArray.from_arrays(numbers, self.brokers)
         rows = pa.StructArray.from_arrays(list(members.values()), names=list(members))
@@ -93,15 +88,14 @@ class State:
         """A copy to write to, which knows these groups and brokers too, and the number of each of them."""
         names, group, group_was = _merged(self.names, names)
         brokers, broker, broker_was = _merged(self.brokers, brokers)
-        groups = {
-            name: _spread(name, getattr(self.groups, name), group_was, len(names)) for name in _OF_GROUPS
-        }
-        size = _spread("size", self.groups.size, group_was, len(names))
         first = ends_of(_spread("size", np.diff(self.groups.first), group_was, len(names)))
-        members = {name: getattr(self.members, name).copy() for name in ("there", *_OF_MEMBERS)}
-        members["broker"] = broker_was[members["broker"]]
-        state = State(names, brokers, Groups(first=first, size=size, **groups), Members(**members))
-        return state, group, broker
+        groups = (
+            _spread(name, column, group_was, len(names))
+            for name, column in zip(Groups._fields[1:], self.groups[1:], strict=True)
+        )
+        copies: list[Any] = [column.copy() for column in self.members]
+        members = Members(*copies)._replace(broker=broker_was[self.members.broker])
+        return State(names, brokers, Groups(first, *groups), members), group, broker
 
     def slots(self, group: Integers, broker: Integers) -> Integers:
         """The slot of each of these pairs; where there is none, it is made."""
@@ -121,12 +115,11 @@ class State:
         order = np.argsort(keys, kind="stable")
         was = np.empty(len(keys), dtype=np.int64)
         was[order] = np.arange(len(keys))
-        members = {
-            name: _spread(name, getattr(self.members, name), was[: len(own)], len(keys))
-            for name in ("there", *_OF_MEMBERS)
-        }
-        members["broker"] = keys[order] % size
-        self.members = Members(**members)
+        members = (
+            _spread(name, column, was[: len(own)], len(keys))
+            for name, column in zip(Members._fields, self.members, strict=True)
+        )
+        self.members = Members(*members)._replace(broker=keys[order] % size)
         first = np.searchsorted(keys[order], np.arange(count + 1) * size)
         self.groups = self.groups._replace(first=first.astype(np.int64))
 
@@ -137,12 +130,11 @@ class State:
         used[self.members.broker[there]] = True
         if there.all() and some.all() and used.all():
             return self
-        members = {name: getattr(self.members, name)[there] for name in ("there", *_OF_MEMBERS)}
-        members["broker"] = (np.cumsum(used) - 1)[members["broker"]]
-        groups = {name: getattr(self.groups, name)[some] for name in ("size", *_OF_GROUPS)}
+        members = Members(*_only(self.members, there))
         return State(
             self.names.filter(pa.array(some)), self.brokers.filter(pa.array(used)),
-            Groups(first=ends_of(groups["size"]), **groups), Members(**members),
+            Groups(ends_of(self.groups.size[some]), *_only(self.groups[1:], some)),
+            members._replace(broker=(np.cumsum(used) - 1)[members.broker]),
         )  # fmt: skip
 
 
@@ -158,6 +150,10 @@ def _merged(known: pa.Array, names: pa.Array) -> tuple[pa.Array, Integers, Integ
     place[order] = np.arange(len(together))
     number[fresh] = len(known) + np.arange(int(fresh.sum()))
     return together.take(pa.array(order)), place[number], place[: len(known)]
+
+
+def _only(columns: Sequence[Any], which: Flags) -> list[Any]:
+    return [column[which] for column in columns]
 
 
 def _blank(name: str, count: int) -> Any:

@@ -1,7 +1,6 @@
 """State of the share law in one shard, and the way of a batch of reports through it.
 
-What happens in a group is told in rounds.py and done by its accelerator; here names become numbers and
-policies columns.
+What happens in a group is in rounds.py; here names become numbers and policies columns.
 """
 
 from collections.abc import Mapping
@@ -14,11 +13,10 @@ import pyarrow as pa
 from streaming.columns.byte_strings import Integers
 from streaming.columns.limit_index import NOTHING
 from streaming.columns.outputs import DecisionRows
-from streaming.contract.events import Tick
-from streaming.laws.law import FOR_EVER, REPEAT_PARTS, Batch, Entry, LawState
-from streaming.laws.shares.accelerator import share_all, walk
+from streaming.laws.law import FOR_EVER, REPEAT_PARTS, Batch, LawState
 from streaming.laws.shares.columns import (
     DONE,
+    MORE_ROOM,
     NOT_WRITTEN,
     NOWHERE,
     WIDTH,
@@ -28,14 +26,14 @@ from streaming.laws.shares.columns import (
     Steps,
     Told,
     no_limits,
-    no_pending,
     no_told,
+    room_for,
     steps_of,
     with_room,
 )
 from streaming.laws.shares.intake import ReportBatch, no_reports
 from streaming.laws.shares.limits import limits_of
-from streaming.laws.shares.rounds import NO_SOURCE
+from streaming.laws.shares.rounds import walk
 from streaming.laws.shares.share_rows import rows_of
 from streaming.laws.shares.state import State
 from streaming.policy.groups import LIFE_ROUNDS, round_rules
@@ -88,7 +86,7 @@ class SharesTable(LawState):
         state, group, broker = self._state.widened(reports.groups, reports.brokers)
         rows = group[reports.group]
         slots = state.slots(rows, broker[reports.broker])
-        steps = steps_of(reports, rows, slots, len(state.names), reported.ticks, end=batch.end)
+        steps = steps_of(reported, rows, slots, len(state.names), end=batch.end)
         concerned = np.diff(steps.first) > 0
         if len(steps.tick_at):
             concerned |= (state.groups.size > 0) & (state.groups.end <= steps.tick_at.max())
@@ -98,8 +96,7 @@ class SharesTable(LawState):
 
     def finish(self, timeline: PolicyTimeline) -> DecisionRows:
         """Close the rounds that have a report."""
-        nothing = ReportBatch(no_reports(), [])
-        return self.fold(Batch(events=nothing, timeline=timeline, processed_ts=None, end=True))
+        return self.fold(Batch(events=no_reports(), timeline=timeline, processed_ts=None, end=True))
 
     def sweep(self, timeline: PolicyTimeline, horizon: int) -> None:
         """Let brokers go that expired unseen: groups in which nobody has a share close their quiet rounds.
@@ -109,10 +106,9 @@ class SharesTable(LawState):
         groups = self._state.groups
         quiet = (groups.told_end == 0) & ~groups.touched & (groups.end <= horizon)
         if quiet.any():
-            reports, none = no_reports(), np.empty(0, np.int64)
-            state, _, _ = self._state.widened(reports.groups, reports.brokers)
-            tick = Entry(Tick(id="", ts=horizon, at=horizon), NO_SOURCE)
-            steps = steps_of(reports, none, none, len(state.names), [tick], end=False)
+            tick = no_reports(horizon)
+            state, group, broker = self._state.widened(tick.reports.groups, tick.reports.brokers)
+            steps = steps_of(tick, group, broker, len(state.names), end=False)
             self._walk(state, np.flatnonzero(quiet), steps, timeline)
 
     def policies_from(self, horizon: int) -> int:
@@ -143,11 +139,11 @@ class SharesTable(LawState):
         count = len(state.names)
         progress = Progress(
             row=steps.first[:-1].copy(), tick=np.zeros(count, np.int64), fresh=np.zeros(count, np.bool_),
-            need=np.full(count, DONE), shared=np.full(count, NOWHERE), stale=np.zeros(1, np.int64),
+            need=np.full(count, DONE), stale=np.zeros(1, np.int64),
         )  # fmt: skip
         progress.need[active] = NOWHERE
         limits, told, slots = no_limits(count), no_told(0, 0), np.diff(state.groups.first)
-        shared, pending = (no_pending(len(active), len(state.members.ts)) for _ in range(2))
+        takers = room_for(int(slots.max(initial=0)))
         stretch = NOWHERE
         while stretch != DONE:
             waiting = active[progress.need[active] == stretch]
@@ -155,16 +151,13 @@ class SharesTable(LawState):
                 since = int(rules.changes[stretch - 1]) if stretch else -1
                 put_limits(limits, waiting, state.names, timeline.at(since))
             while len(waiting):
-                pending.filled[:] = 0
-                told = with_room(told, 2 * len(waiting), 2 * int(slots[waiting].sum()))
+                told = with_room(told, 2 * len(waiting), int(slots[waiting].sum()))
                 walk(
                     waiting, stretch, state.groups, state.members, steps, rules, limits, progress, told,
-                    shared, pending,
+                    takers,
                 )  # fmt: skip
-                share_all(pending, limits)
-                waiting = pending.group[: pending.filled[0]].copy()
+                waiting = waiting[progress.need[waiting] == MORE_ROOM]
                 progress.need[waiting] = stretch
-                shared, pending = pending, shared
             stretch = int(progress.need[active].min(initial=DONE))
         self.stale_reports += int(progress.stale[0])
         order = _in_order(told, count)

@@ -8,11 +8,9 @@ import pyarrow as pa
 
 from streaming.columns.byte_strings import Integers
 from streaming.columns.outputs import DecisionRows
-from streaming.contract.events import Tick
 from streaming.contract.usage_events import DIMENSIONS
-from streaming.laws.law import FOR_EVER, Batch, Entry, LawSpec
-from streaming.laws.shares.intake import ReportBatch, Reports, no_reports
-from streaming.laws.shares.rounds import NO_SOURCE
+from streaming.laws.law import FOR_EVER, Batch, LawSpec
+from streaming.laws.shares.intake import Reports, no_reports
 from streaming.policy.groups import round_rules
 from streaming.policy.timeline import PolicyTimeline
 from weir.plan.verdicts import ALLOWED, EXACT_MAX, THROTTLED, Verdicts, as_rows, nth, overshoot_of
@@ -95,7 +93,7 @@ class ReportsThatWait(Waiting):
         self._law, self._timeline = law, timeline
         self._table, self._members = law.table.from_columns({}), _Members()
         self.closed = 0
-        self._held = no_reports()
+        self._held = no_reports().reports
 
     def step(
         self, batch: Batch | None, decided: DecisionRows | None, recorded: Verdicts | None, upto: int
@@ -105,10 +103,8 @@ class ReportsThatWait(Waiting):
         said, delays = list[DecisionRows](), list[Integers]()
 
         def decide(some: Reports, begin: int | None, *, end: bool = False) -> None:
-            ticks = [] if begin is None else [Entry(Tick(id="", ts=begin, at=begin), NO_SOURCE)]
-            asked = Batch(
-                events=ReportBatch(some, ticks), timeline=self._timeline, processed_ts=None, end=end
-            )  # fmt: skip
+            events = no_reports(*([] if begin is None else [begin]))._replace(reports=some)
+            asked = Batch(events=events, timeline=self._timeline, processed_ts=None, end=end)
             said.append(as_rows(self._table.fold(asked)))
             delays.append(self._members.take(said[-1]))
 
@@ -119,7 +115,7 @@ class ReportsThatWait(Waiting):
                 break
             if begin > self.closed:
                 # Who was silent for long has no share any more.
-                decide(no_reports(), begin)
+                decide(no_reports().reports, begin)
             turn = nth(member[first:after])
             for number in range(last := int(turn.max()) + 1):
                 which = first + np.flatnonzero(turn == number)
@@ -128,7 +124,7 @@ class ReportsThatWait(Waiting):
             self.closed, done = end, after
         self._held = _only(reports, np.arange(done, len(reports.at)))
         if upto == FOR_EVER:
-            decide(no_reports(), None, end=True)
+            decide(no_reports().reports, None, end=True)
             self.closed = FOR_EVER
         if not said:
             return None, NOBODY

@@ -1,11 +1,10 @@
 """Rows of packed records among the records of a shard: the same ones, in however few packs they are kept."""
 
-import numpy as np
 import pyarrow as pa
 from pack_kit import packed, records_with, stream_of
 
 from streaming.columns.packed import pack, stream, unpack
-from streaming.columns.records import NameColumn, Records, unpacked
+from streaming.columns.records import Records
 from streaming.laws.pack_routing import PLACE
 
 KINDS = {"api": "CreateTopics", "strict": True}
@@ -57,13 +56,7 @@ def test_packs_of_other_columns_or_types_stay_apart_in_their_order() -> None:
 def test_what_every_shard_got_is_not_put_to_the_rest() -> None:
     """Rows of a pack have come by one way, and laws look at its first one."""
     values = [packed(events(first, 20))[0] for first in (0, 20, 40)]
-    broadcast = np.array([False, True, True])
-    records = unpacked(
-        topic=NameColumn(["t"], np.zeros(3, dtype=np.int64)), partition=np.zeros(3, dtype=np.int64),
-        offset=np.arange(3), ts=np.zeros(3, dtype=np.int64),
-        value=pa.chunked_array([pa.array(values, pa.binary())]), broadcast=broadcast,
-        packed=np.ones(3, dtype=np.bool_),
-    )  # fmt: skip
+    records = records_with(values, [True] * 3, broadcast=[False, True, True])
     assert [len(pack) for pack in records.packs] == [20, 40]
 
 
@@ -77,12 +70,7 @@ def test_parts_of_records_keep_their_rows_numbers() -> None:
             column = said if isinstance(said, list) else [said] * len(taken)
             some = some.append_column(name, pa.array(column))
         cuts.append(stream("request", some))
-    records = unpacked(
-        topic=NameColumn(["t"], np.zeros(2, dtype=np.int64)), partition=np.zeros(2, dtype=np.int64),
-        offset=np.array([7, 8]), ts=np.zeros(2, dtype=np.int64),
-        value=pa.chunked_array([pa.array(cuts, pa.binary())]), broadcast=None,
-        packed=np.ones(2, dtype=np.bool_), cut=np.ones(2, dtype=np.bool_),
-    )  # fmt: skip
+    records = records_with(cuts, [True] * 2, places=[(0, 7), (0, 8)], cut=[True] * 2)
     assert len(records.packs) == 1
     assert [records.order_of(i) for i in range(3)] == [(0, 7, 1), (0, 7, 3), (0, 8, 0)]
     assert list(records.ts) == [5, 5, 5]

@@ -3,7 +3,7 @@
 from typing import Any
 
 import pytest
-from broker_law_kit import T0
+from event_kit import T0
 
 from streaming.contract.broker_events import Backlog, Latency, Ledger, Sample, Subscription
 from streaming.contract.errors import BadEvent

@@ -7,7 +7,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from packed_events_kit import ARRIVED, Event, json_records, packed_records, rows_of, stepped, taken
+from pack_kit import ARRIVED, Event, json_records, packed_records, rows_of, stepped, taken
 from property_kit import tries
 
 from streaming.contract.errors import BadEvent

@@ -46,7 +46,7 @@ for law, table in (("dispatch", DispatchTable), ("shares", SharesTable)):
     print(decide(table(), events, PolicyTimeline(load_policies(str(policies))), end=True))
 """
 LIMITS = """
-from broker_law_kit import limit_policy, replay
+from usage_kit import limit_policy, replay
 from event_kit import sample
 BIG = 2**63 - 1
 events = [

@@ -4,16 +4,14 @@ from base64 import b64decode
 from collections.abc import Callable
 from typing import Any
 
-import numpy as np
 import orjson
-import pyarrow as pa
 import pytest
 from blob_store_kit import MemoryBlobStore
 from event_kit import backlog, delivery, ledger, report, sample, subscription
-from law_kit import T0, policy, quota, records_of, refund, request
-from pack_kit import packed
+from law_kit import T0, Shard, policy, quota, refund, request
+from pack_kit import packed, records_with
 
-from streaming.columns.records import NameColumn, Records, unpacked
+from streaming.columns.records import Records
 from streaming.contract.errors import StateError
 from streaming.laws.law import StepContext
 from streaming.laws.shard import step
@@ -55,32 +53,27 @@ class Live:
     """One shard of the live job."""
 
     def __init__(self, law: str, *, fail_fast: bool = False, **context: Any) -> None:
-        self.law, self.offset = law, 0
-        self.body: bytes | None = None
-        self.context = StepContext(
-            initial={PATH[law]: OLD[law]}, processed_ts=T0, fail_fast=fail_fast, blobs=MemoryBlobStore(),
-            **context,
+        self.shard = Shard(
+            {PATH[law]: OLD[law]}, law=law, replay=False, fail_fast=fail_fast, blobs=MemoryBlobStore(),
+            processed_ts=T0, **context,
         )  # fmt: skip
+
+    @property
+    def body(self) -> bytes | None:
+        """What it knows."""
+        return self.shard.body
 
     def step(self, *events: Event, written_ms: int | None = None) -> tuple[list[Event], dict[int, Event]]:
         """Decisions of one batch, and its dead letters by place in it; each record as it came.
 
         Records were written `written_ms` after T0; None: each at the time of its event.
         """
-        first, self.offset = self.offset, self.offset + len(events)
-        records = records_of(
-            events, first, [each.get("ts", T0) if written_ms is None else T0 + written_ms for each in events],
-            broadcast=[each["type"] in ("policy", "tick") for each in events],
-        )  # fmt: skip
-        self.body, outputs = step(self.law, 0, self.body, records, self.context)
-        decided, buried = [], {}
-        for sink, value in zip(outputs.listed("sink"), map(orjson.loads, outputs.value), strict=True):
-            if sink == "decisions":
-                decided.append(value)
-            else:
-                place = value["offset"] - first
-                assert b64decode(value["value_base64"]) == orjson.dumps(events[place])
-                buried[place] = value
+        times = [each.get("ts", T0) if written_ms is None else T0 + written_ms for each in events]
+        first, self.shard.dead_letters = self.shard.offset, []
+        decided = self.shard.step(events, times=times)
+        buried = {letter["offset"] - first: letter for letter in self.shard.dead_letters}
+        for place, letter in buried.items():
+            assert b64decode(letter["value_base64"]) == orjson.dumps(events[place])
         return decided, buried
 
 
@@ -298,14 +291,9 @@ def test_a_request_on_the_topic_of_usage_is_buried(form: Callable[[Event], Event
     asked = [form(event("mutation", at_ms)) for at_ms in range(3)]
     values = [*map(orjson.dumps, asked[:2]), *packed(asked[2:])]
     for topic, buried in (("weir.requests", 0), ("weir.usage", 3)):
-        records = unpacked(
-            topic=NameColumn(["weir.requests", "weir.usage"], np.full(3, int(buried > 0))),
-            partition=np.zeros(3, dtype=np.int64), offset=np.arange(3), ts=np.full(3, T0),
-            value=pa.chunked_array([pa.array(values, pa.binary())]), broadcast=np.zeros(3, dtype=np.bool_),
-            packed=np.array([False, False, True]),
-        )  # fmt: skip
+        records = records_with(values, [False, False, True], T0, topic, broadcast=[False] * 3)
         records.requests = "weir.requests"
-        _, outputs = step("mutation", 0, None, records, Live("mutation").context)
+        _, outputs = step("mutation", 0, None, records, Live("mutation").shard.context)
         assert outputs.listed("sink") == ["deadletter" if buried else "decisions"] * 3, topic
         for value in map(orjson.loads, outputs.value if buried else ()):
             assert value["reason"] == "type: of the law mutation; it does not belong on this topic"

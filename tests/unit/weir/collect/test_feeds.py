@@ -9,7 +9,7 @@ from admin_backlog_kit import decision, eviction
 from collector_kit import NAME, TOPIC
 from event_kit import EVICT
 from message_kit import Record
-from packed_events_kit import rows_of
+from pack_kit import rows_of
 
 from streaming.columns.packed import pack
 from streaming.contract.backlog.actions import BacklogAction

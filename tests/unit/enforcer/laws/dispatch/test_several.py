@@ -8,7 +8,7 @@ from random import Random
 import pytest
 from dispatch_kit import T0, Job, Proxy, ten_a_second
 from each_kit import each
-from usage_kit import Event
+from event_kit import Event
 
 from enforcer.laws.dispatch.decisions import CounterStatement
 from streaming.policy.timeline import PolicyTimeline

@@ -4,9 +4,9 @@ from typing import Any
 
 import orjson
 import pytest
-from broker_law_kit import replay
 from event_kit import EVICT, T0, TOPIC, backlog, ledger, quotas, subscription
 from pack_kit import packed
+from usage_kit import replay
 
 from streaming.columns.packed import unpack
 from streaming.contract.backlog import decisions as backlog_decisions

@@ -3,10 +3,9 @@
 from typing import Any
 
 import pytest
-from broker_law_kit import NOW, Decision, fold, replay, timeline_of
-from broker_law_kit import judged as judged_by
 from event_kit import EVICT, T0, TOPIC, Event, backlog, quotas, subscription
-from usage_kit import reloaded
+from usage_kit import NOW, Decision, fold, reloaded, replay, timeline_of
+from usage_kit import judged as judged_by
 
 from streaming.contract.broker_events import Ledger, Subscription
 from streaming.laws.backlog import table as backlog_table

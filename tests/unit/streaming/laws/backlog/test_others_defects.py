@@ -8,13 +8,12 @@ from fractions import Fraction
 from typing import Any
 
 import pytest
-from broker_law_kit import fold, judged, timeline_of
 from event_kit import EVICT, T0, ledger, quotas, subscription
 from event_kit import backlog as report
 from hypothesis import given
 from hypothesis import strategies as st
 from property_kit import tries
-from usage_kit import reloaded
+from usage_kit import fold, judged, reloaded, timeline_of
 
 from streaming.contract.errors import BadEvent
 from streaming.laws.backlog.table import BacklogTable

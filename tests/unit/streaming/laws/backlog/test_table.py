@@ -1,11 +1,11 @@
 """The decisions of the backlog law as columns against `law.judge`, which is what people read."""
 
 import orjson
-from broker_law_kit import T0, Event, replay
-from event_kit import backlog
+from event_kit import T0, Event, backlog
 from hypothesis import given
 from hypothesis import strategies as st
 from property_kit import tries
+from usage_kit import replay
 
 from streaming.contract.broker_events import Backlog
 from streaming.laws.backlog.law import Quota, Rules, judge

@@ -4,8 +4,8 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 import pytest
-from broker_law_kit import limit_policy, replay
 from event_kit import sample
+from usage_kit import limit_policy, replay
 
 BASE_MS = 10.0
 NO_PROBE = 2_147_483_647

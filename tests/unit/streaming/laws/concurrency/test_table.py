@@ -5,9 +5,8 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
-from broker_law_kit import NOW, T0, Event, fold, limit_policy, replay, timeline_of
-from event_kit import sample
-from usage_kit import reloaded
+from event_kit import T0, Event, sample
+from usage_kit import NOW, fold, limit_policy, reloaded, replay, timeline_of
 
 from streaming.laws.concurrency import table as concurrency_table
 from streaming.laws.concurrency.law import FORGET_MS

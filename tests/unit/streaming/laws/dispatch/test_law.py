@@ -5,9 +5,9 @@ from typing import Any
 
 import orjson
 import pytest
-from event_kit import T0, TOPIC, delivery
-from packed_events_kit import json_records, stepped
-from usage_kit import Event, batch_of, decide
+from event_kit import T0, TOPIC, Event, delivery
+from pack_kit import json_records, stepped
+from usage_kit import batch_of, decide
 
 from streaming.laws.dispatch import table as dispatch_table
 from streaming.laws.dispatch.law import COUNT_MAX

@@ -1,77 +1,17 @@
 """Properties of the dispatch law: how much can be delivered, and what must never change a decision."""
 
-from dispatch_policies import COUNTS, KINDS, broker_settings
-from event_kit import T0, delivery
+from dispatch_policies import TOPICS, histories
+from event_kit import T0, Event
 from hypothesis import given
 from hypothesis import strategies as st
 from property_kit import tries
-from usage_kit import Event, decide, in_order, reloaded
+from usage_kit import decide
 
 from streaming.laws.dispatch import law
 from streaming.laws.dispatch.table import DispatchTable
-from streaming.laws.name_hashes import shard_of
 from streaming.policy.dispatch_limits import NO_LIMIT, limit_of
 from streaming.policy.policy_set import PolicySet
 from streaming.policy.timeline import PolicyTimeline
-
-TOPICS = ["persistent://acme/a/t1", "persistent://acme/a/t2", "persistent://acme/b/t1"]
-BROKER = broker_settings("preciseDispatcherFlowControl")
-POLICIES = {"broker": BROKER, "namespaces.acme/a": KINDS, f"topics.{TOPICS[0]}": KINDS}
-PLACES = {"broker": ["b1", "b2"], "topic": TOPICS, "subscription": ["s1", "s2"]}
-GAPS = [0, 1, 400, 1000, 2600, 60_000, 3_600_000, 3_600_001, 90_000_000]
-
-
-@st.composite
-def histories(draw: st.DrawFn) -> tuple[list[Event], PolicyTimeline]:
-    """Deliveries in order of time under policies that change."""
-    timeline = PolicyTimeline({path: draw(values) for path, values in POLICIES.items()})
-    events: list[Event] = []
-    now = T0
-    for number in range(draw(st.integers(1, 25))):
-        now += draw(st.sampled_from(GAPS))
-        if draw(st.integers(0, 5)) == 0:
-            path = draw(st.sampled_from(sorted(POLICIES)))
-            timeline.apply(path, draw(st.none() | POLICIES[path]), now)
-        fields = draw(st.sampled_from([{}, {"avg_publish_entry_bytes": 30}]))
-        place = {name: draw(st.sampled_from(own)) for name, own in PLACES.items()}
-        counts = draw(COUNTS), draw(COUNTS), draw(COUNTS)
-        own = {"id": f"e{number:02}", "backlog": draw(st.booleans()), **place, **fields}
-        events.append(delivery(now - T0, *counts, **own))
-    return events, timeline
-
-
-@tries(80)
-@given(histories(), st.data())
-def test_splitting_and_checkpoints_change_nothing(
-    history: tuple[list[Event], PolicyTimeline], data: st.DataObject
-) -> None:
-    """Batches cut anywhere, with the state written, read and swept in between, decide the same."""
-    events, timeline = history
-    expected = decide(DispatchTable(), events, timeline)
-    known = PolicyTimeline.from_json(*timeline.to_json())
-    table, decided, start = DispatchTable(), [], 0
-    while start < len(events):
-        stop = start + data.draw(st.integers(1, 8))
-        decided += decide(table, events[start:stop], known)
-        table = reloaded(table)
-        horizon = events[min(stop, len(events) - 1)]["ts"]
-        if data.draw(st.booleans()):
-            table.sweep(known, horizon)
-            known.forget_before(horizon)
-        start = stop
-    assert in_order(decided) == expected
-
-
-@tries(60)
-@given(histories(), st.integers(1, 4))
-def test_sharding_by_broker_changes_nothing(history: tuple[list[Event], PolicyTimeline], shards: int) -> None:
-    """Deliveries of different brokers never touch each other."""
-    events, timeline = history
-    pieces: list[list[Event]] = [[] for _ in range(shards)]
-    for event in events:
-        pieces[shard_of(event["broker"], shards)].append(event)
-    decided = [decision for piece in pieces for decision in decide(DispatchTable(), piece, timeline)]
-    assert in_order(decided) == decide(DispatchTable(), events, timeline)
 
 
 @tries(80)

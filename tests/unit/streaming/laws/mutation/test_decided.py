@@ -1,6 +1,5 @@
 """Requests that proxies have decided: charged as they say, and admissions say what proxies go on from."""
 
-from collections.abc import Sequence
 from typing import Any, SupportsIndex
 
 import orjson
@@ -31,15 +30,9 @@ def told(outcome: str = "allow", *rejected: str, wait_ms: int | None = None) -> 
     return {"decided": said}
 
 
-class Live(Shard):
-    """A shard of the live job: batches have a time, and what stands is said again."""
-
-    def step(self, events: Sequence[Event], processed_ts: int | None = T0) -> list[Event]:
-        return super().step(events, processed_ts)
-
-
 def live(initial: dict[str, Any] = BUCKET) -> Shard:
-    return Live(initial, replay=False)
+    """A shard of the live job: batches have a time, and what stands is said again."""
+    return Shard(initial, replay=False, processed_ts=T0)
 
 
 def own(event: Event) -> Event:

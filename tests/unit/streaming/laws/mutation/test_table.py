@@ -29,7 +29,7 @@ def restless(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def cold_rows(shard: Shard) -> int:
     """Rows that rest after the last batch."""
-    return len(mutation_table.ColdRows(decode(shard.body or b"").notes.get("cold_rows"), shard.blobs))
+    return len(mutation_table.ColdRows(decode(shard.body or b"").notes.get("cold_rows"), shard.context.blobs))
 
 
 @pytest.mark.parametrize("rests", [False, True])
@@ -63,7 +63,7 @@ def test_a_batch_that_is_run_again_says_the_same() -> None:
         before.append((shard.body, shard.offset))
         said.append(shard.step(events))
     for number in range(12 - 5, 12):
-        again = Shard(shard.initial, replay=False, blobs=shard.blobs)
+        again = Shard(dict(shard.context.initial), replay=False, blobs=shard.context.blobs)
         again.body, again.offset = before[number]
         assert again.step(batches[number]) == said[number]
 

@@ -9,10 +9,10 @@ import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from pack_kit import packed
+from pack_kit import packed, records_with
 from property_kit import tries
 
-from streaming.columns.records import NameColumn, Records, unpacked
+from streaming.columns.records import Records
 from streaming.contract.decisions import DEADLETTER
 from streaming.contract.events import Tick
 from streaming.contract.fields import INT64_MAX
@@ -20,8 +20,7 @@ from streaming.contract.usage_events import GroupUsage
 from streaming.laws.law import Batch, StepContext
 from streaming.laws.registry import LAWS
 from streaming.laws.shard import step
-from streaming.laws.shares.intake import ReportIntake, Reports
-from streaming.laws.shares.report_rows import NOT_SAID
+from streaming.laws.shares.intake import NOT_SAID, ReportIntake, Reports
 from streaming.laws.shares.table import SharesTable
 from streaming.policy.timeline import PolicyTimeline
 
@@ -48,14 +47,8 @@ Sent = list[tuple[list[dict[str, Any]], bool]]
 def records_of(sent: Sent, arrivals: list[tuple[int, int]]) -> Records:
     """Records in an Arrow chunk, as a worker gets them."""
     values = [packed(events)[0] if in_columns else orjson.dumps(events[0]) for events, in_columns in sent]
-    partition, offset = zip(*arrivals, strict=True) if arrivals else ((), ())
-    return unpacked(
-        topic=NameColumn(["t"], np.zeros(len(values), np.int64)), partition=np.array(partition, np.int64),
-        offset=np.array(offset, np.int64), ts=np.full(len(values), 9),
-        value=pa.chunked_array([pa.array(values, pa.binary())]),
-        broadcast=np.array([events[0]["type"] == "tick" for events, _ in sent], np.bool_),
-        packed=np.array([in_columns for _, in_columns in sent], np.bool_),
-    )  # fmt: skip
+    ticks = [events[0]["type"] == "tick" for events, _ in sent]
+    return records_with(values, [in_columns for _, in_columns in sent], 9, "t", arrivals, ticks)
 
 
 def told(reports: Reports) -> list[tuple[Any, ...]]:
@@ -81,7 +74,8 @@ def told(reports: Reports) -> list[tuple[Any, ...]]:
 @tries(300)
 def test_columns_say_what_the_parser_says(sent: Sent, data: st.DataObject) -> None:
     """By time, arrival, record; each row with the ticks before it."""
-    places = st.lists(st.tuples(st.integers(0, 2), st.integers(0, 4)), min_size=len(sent), max_size=len(sent))
+    place = st.tuples(st.integers(0, 2), st.integers(0, 4))
+    places = st.lists(place, min_size=len(sent), max_size=len(sent), unique=True)
     records = records_of(sent, data.draw(places))
     intake = ReportIntake(records)
     taken = intake.scan()
@@ -97,18 +91,16 @@ def test_columns_say_what_the_parser_says(sent: Sent, data: st.DataObject) -> No
         assert not any(isinstance(event, Tick) or event.usage for event in parsed)
         return
     reports = reported.reports
-    rows, ticks = list[tuple[Any, ...]](), 0
-    for i in sorted(range(len(records)), key=lambda i: (parsed[i].at, records.order_of(i), i)):
+    rows, ticks = list[tuple[Any, ...]](), list[tuple[int, int]]()
+    for i in sorted(range(len(records)), key=lambda i: (parsed[i].at, records.order_of(i))):
         event = parsed[i]
         for name, said in event.usage if isinstance(event, GroupUsage) else ():
             times = [NOT_SAID if time is None else time for time in said.throttled_ms]
-            head = event.at, event.ts, event.period_ms, i, ticks
+            head = event.at, event.ts, event.period_ms, i, len(ticks)
             rows.append((*head, [*said.counts], times, name, event.broker))
-        ticks += isinstance(event, Tick)
+        ticks += [(event.at, i)] * isinstance(event, Tick)
     assert told(reports) == rows
-    assert [tick.event for tick in reported.ticks] == sorted(
-        (event for event in parsed if isinstance(event, Tick)), key=lambda tick: tick.at
-    )
+    assert list(zip(reported.tick_at.tolist(), reported.tick_source.tolist(), strict=True)) == ticks
     for column in reports[:9]:
         assert column.dtype == np.int64 and column.flags.c_contiguous and column.flags.writeable
 

@@ -5,13 +5,13 @@ from typing import Any
 
 import numpy as np
 import pytest
-from event_kit import T0, tick
+from event_kit import T0, Event, tick
 from event_kit import report as group_usage
-from usage_kit import Event, batch_from, decide, decisions_of, entry_of
+from usage_kit import batch_from, decide, decisions_of, entry_of
 
 from streaming.laws.law import Decision
+from streaming.laws.shares.intake import NO_SOURCE
 from streaming.laws.shares.law import NOT_REPORTED, share_out
-from streaming.laws.shares.rounds import NO_SOURCE
 from streaming.laws.shares.table import SharesTable
 from streaming.policy.timeline import PolicyTimeline
 
@@ -268,6 +268,5 @@ def test_extreme_limits_stay_finite() -> None:
 
 def test_nobody_takes_part_in_a_dimension() -> None:
     """A limited dimension that nobody uses gives nobody a share in it."""
-    nothing = np.zeros((2, 1))
-    codes = np.full((2, 1), NOT_REPORTED, np.int8)
-    assert np.isnan(share_out(np.array([5.0]), nothing, codes, nothing)).all()
+    nothing = np.zeros(2)
+    assert np.isnan(share_out(5.0, nothing, np.full(2, NOT_REPORTED, np.int8), nothing)).all()

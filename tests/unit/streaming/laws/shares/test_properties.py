@@ -4,68 +4,18 @@ from collections.abc import Sequence
 from itertools import pairwise
 from typing import Any
 
-import orjson
 import pytest
-from event_kit import T0, report, tick
+from event_kit import Event, report, tick
 from hypothesis import given
 from hypothesis import strategies as st
 from property_kit import tries
 from shares_kit import SECOND, batch, histories
-from usage_kit import Event, decisions_of, in_order, reloaded
+from usage_kit import decisions_of
 
-from streaming.contract.usage_events import split_group_usage
-from streaming.laws.law import Decision
-from streaming.laws.name_hashes import shard_of
 from streaming.laws.shares.table import SharesTable
 from streaming.policy.timeline import PolicyTimeline
 
 LIMIT = 100.0
-
-
-def whole(events: Sequence[Event], timeline: PolicyTimeline) -> list[Decision]:
-    decided = SharesTable().fold(batch(events, timeline, end=True))
-    return in_order(decision for _, decision in decisions_of(decided))
-
-
-@tries(80)
-@given(histories(), st.data())
-def test_splitting_and_checkpoints_change_nothing(
-    history: tuple[list[Event], PolicyTimeline], data: st.DataObject
-) -> None:
-    """Batches cut anywhere, with the state written, read and swept in between, decide the same."""
-    events, timeline = history
-    expected = whole(events, timeline)
-    known = PolicyTimeline.from_json(*timeline.to_json())
-    table, decided, start = SharesTable(), [], 0
-    while start < len(events):
-        stop = start + data.draw(st.integers(1, 8))
-        decided += decisions_of(table.fold(batch(events[start:stop], known, end=False)))
-        table = reloaded(table)
-        # As far back as the oldest late report of the rest, since what was swept is gone for that one.
-        horizon = min((event["ts"] for event in events[stop:]), default=T0)
-        table.sweep(known, horizon)
-        known.forget_before(table.policies_from(horizon))
-        table = reloaded(table)
-        start = stop
-    decided += decisions_of(table.fold(batch([], known, end=True)))
-    assert in_order(decision for _, decision in decided) == expected
-
-
-@tries(60)
-@given(histories(), st.integers(1, 4))
-def test_sharding_by_group_changes_nothing(history: tuple[list[Event], PolicyTimeline], shards: int) -> None:
-    """Reports split by group over any number of shards decide what the whole reports decide."""
-    events, timeline = history
-    pieces: list[list[Event]] = [[] for _ in range(shards)]
-    for event in events:
-        if event["type"] == "tick":
-            for piece in pieces:
-                piece.append(event)
-            continue
-        for shard, value in split_group_usage(orjson.dumps(event), lambda group: shard_of(group, shards)):
-            pieces[shard].append(orjson.loads(value))
-    decided = [decision for piece in pieces for decision in whole(piece, timeline)]
-    assert in_order(decided) == whole(events, timeline)
 
 
 @tries(60)

@@ -11,12 +11,12 @@ from property_kit import tries
 
 from streaming.columns.json_rows import objects
 from streaming.columns.packed import pack, unpack
+from streaming.columns.records import Pack, Records
 from streaming.contract.errors import BadEvent
 from streaming.contract.fields import INT64_MAX, TS_MAX_MS
 from streaming.contract.usage_events import COUNTS, DIMENSIONS, GroupReport, GroupUsage
 from streaming.laws.registry import LAWS
-from streaming.laws.shares.report_rows import NOT_SAID, ReportPart, plain_rows, read_reports
-from streaming.laws.sheet import Sheet
+from streaming.laws.shares.intake import NOT_SAID, ReportIntake, plain_rows
 
 INTEGERS = st.one_of(st.sampled_from([0, 1, 7, INT64_MAX, -1, -2, -5]), st.none())
 TIMES = st.sampled_from([None, 0, 9, 15, 16, -1, -2, TS_MAX_MS, TS_MAX_MS + 1])
@@ -86,22 +86,27 @@ def parsed(rows: pa.RecordBatch, row: int, time: int) -> GroupUsage | None:
     return event
 
 
-def told(part: ReportPart) -> dict[int, tuple[Any, ...]]:
-    """Of each row that was taken, what was read."""
-    found, first = {}, 0
-    for place, row in enumerate(part.record.tolist()):
-        stretch = range(first, first + int(part.entries[place]))
-        first = stretch.stop
-        usage = tuple(
-            (part.groups[entry].as_py(), GroupReport(
-                counts=tuple(part.counts[entry].tolist()),
-                throttled_ms=tuple(None if t == NOT_SAID else t for t in part.throttled_ms[entry].tolist()),
+def told(rows: pa.RecordBatch, time: int) -> dict[int, tuple[Any, ...]]:
+    """Of each row that is taken, what was read; their records came at `time`, -1: at none that is known."""
+    numbers, times = np.arange(rows.num_rows), np.full(rows.num_rows, time)
+    records = Records(
+        topic=["t"] * len(numbers), partition=numbers, offset=numbers, ts=None if time < 0 else times,
+        packs=[Pack(0, "group_usage", rows, numbers)],
+    )  # fmt: skip
+    intake = ReportIntake(records, 6)
+    taken = intake.scan()
+    assert plain_rows(rows, times, 6).tolist() == taken.tolist()
+    found = {
+        one["source"]: (one["ts"], one["at"], one["broker"], one["period_ms"], tuple(
+            (entry["group"], GroupReport(
+                counts=tuple(entry[name] for name in COUNTS),
+                throttled_ms=tuple(None if entry[name] == NOT_SAID else entry[name] for name in DIMENSIONS),
             ))
-            for entry in stretch
-        )  # fmt: skip
-        broker, period_ms = part.brokers[place].as_py(), int(part.period_ms[place])
-        found[row] = (int(part.ts[place]), int(part.at[place]), broker, period_ms, usage)
-    assert first == len(part.groups) == len(part.counts) == len(part.throttled_ms)
+            for entry in one["usage"]
+        ))
+        for part in intake._read for one in part.to_pylist()
+    }  # fmt: skip
+    assert list(found) == np.flatnonzero(taken).tolist()
     return found
 
 
@@ -112,13 +117,10 @@ def test_what_is_taken_is_what_the_parser_reads(rows: pa.RecordBatch, time: int,
     ((value,),) = [list(pack("group_usage", rows))]
     again = unpack(value)[1]
     for some in (again, again.slice(min(begin, rows.num_rows - 1))):
-        times = np.full(some.num_rows, time)
-        part = read_reports(Sheet(some, np.arange(len(some))), times, 6)
-        for row, read in told(part).items():
+        for row, read in told(some, time).items():
             event = parsed(some, row, time)
             assert event is not None
             assert read == (event.ts, event.at, event.broker, event.period_ms, event.usage)
-        assert np.flatnonzero(plain_rows(some, times, 6)).tolist() == part.record.tolist()
 
 
 USUAL = {"publishedMsg": 600, "publishedBytes": 0, "throttledMs": {"publishRateInMsgs": 5}}
@@ -136,9 +138,7 @@ def test_usual_reports_are_taken(throttled: Any) -> None:
     expected = GroupReport(
         counts=(600, 0, 0, 0), throttled_ms=(None if times is None else 5, None, None, None)
     )
-    assert told(read_reports(Sheet(rows, np.arange(len(rows))), np.array([9]), 6)) == {
-        0: (9, 9, "b", 60_000, (("a", expected), ("b", expected)))
-    }
+    assert told(rows, 9) == {0: (9, 9, "b", 60_000, (("a", expected), ("b", expected)))}
 
 
 def test_fields_of_one_name_are_left() -> None:
@@ -151,7 +151,7 @@ def test_fields_of_one_name_are_left() -> None:
         usage = pa.MapArray.from_arrays([0, 1], ["a"], entries)
         rows = pa.record_batch({"broker": ["b"], "period_ms": [60_000], "usage": usage})
         assert parsed(rows, 0, 9) is not None
-        assert not told(read_reports(Sheet(rows, np.arange(1)), np.array([9]), 6))
+        assert not told(rows, 9)
 
 
 def test_a_group_named_twice_is_left() -> None:
@@ -160,4 +160,4 @@ def test_a_group_named_twice_is_left() -> None:
     kind = pa.map_(pa.string(), pa.struct([("publishedMsg", pa.int64())]))
     usage = pa.array([[("a", entry), ("b", entry)], [("a", entry), ("a", entry)], [("a", entry)]], kind)
     rows = pa.record_batch({"broker": ["b"] * 3, "period_ms": [1] * 3, "usage": usage})
-    assert list(told(read_reports(Sheet(rows, np.arange(3)), np.zeros(3, np.int64), 0))) == [0, 2]
+    assert list(told(rows, 0)) == [0, 2]

@@ -1,22 +1,22 @@
-"""The rounds of the law of shares, told broker by broker, against their accelerator: the same bytes."""
+"""The rounds of the law of shares against the same told broker by broker: the same bytes."""
 
 from collections.abc import Sequence
 from typing import Any
 
 import orjson
 import pytest
-from event_kit import T0, report, tick
+from event_kit import T0, Event, report, tick
 from hypothesis import given
 from hypothesis import strategies as st
 from property_kit import tries
+from rounds_kit import Rounds
 from shares_kit import batch, histories
-from usage_kit import Event, entry_of, reloaded
+from usage_kit import entry_of, reloaded
 
 from streaming.laws.law import Decision, DecisionForm
 from streaming.laws.refresh import Refresh
 from streaming.laws.shares import table as shares_table
 from streaming.laws.shares.columns import Told
-from streaming.laws.shares.rounds import Rounds
 from streaming.laws.shares.table import SharesTable
 from streaming.policy.timeline import PolicyTimeline
 from streaming.state.body import Body, encode
@@ -62,7 +62,7 @@ def body(table: SharesTable) -> bytes:
 
 @tries(60)
 @given(histories(), st.data(), st.booleans())
-def test_the_accelerator_decides_what_the_reference_decides(
+def test_the_rounds_decide_what_the_reference_decides(
     history: tuple[list[Event], PolicyTimeline], data: st.DataObject, end: bool
 ) -> None:
     """Decisions, their order, what they answer, stale reports and repeats, batch by batch."""
