@@ -10,7 +10,7 @@ from math import ceil, inf
 from typing import Final
 
 from enforcer.core.lines import RESERVED_MS, Claim, Pause
-from enforcer.kafka.dispatch.context import FetchContext
+from enforcer.kafka.dispatch.context import LARGE_MS, FetchContext
 from enforcer.kafka.dispatch.limited_topics import LimitedTopic, estimate, left_for
 from enforcer.kafka.groups.trails import Trail
 from enforcer.kafka.part import FETCH_LIMIT_MAX
@@ -45,6 +45,7 @@ class Claims:
         self._ample: dict[Claim, float] = {}
         self._generation = -1
         self._held_since_ms = inf
+        self._taken_back = False
 
     def wake(self) -> None:
         """It may be its turn (lines.Waiter)."""
@@ -55,6 +56,11 @@ class Claims:
     def held(self) -> bool:
         """Whether a request is kept."""
         return self._held_since_ms != inf
+
+    @property
+    def again(self) -> bool:
+        """Whether a request was planned before, and kept here or by a later part."""
+        return self.held or self._taken_back
 
     @property
     def waits(self) -> bool:
@@ -157,6 +163,19 @@ class Claims:
     def release(self) -> None:
         """The request is not kept any more."""
         self._held_since_ms = inf
+        self._taken_back = False
+
+    def take_back(self) -> None:
+        """It does not go on, after all, and is planned again."""
+        self.settle()
+        self._taken_back = True
+
+    def apart_ms(self, between_ms: float = LARGE_MS) -> float:
+        """How long one whose topics are too many, or unknown, must wait (FetchContext.apart_ms).
+
+        Taken back it has had its turn: another one would be a turn that others wait for.
+        """
+        return 0.0 if self._taken_back else self._context.apart_ms(between_ms)
 
     def is_ample(self, claim: Claim, now_ms: float) -> bool:
         """Whether far more was left than one response may bring, and none has come that changes it."""

@@ -177,11 +177,10 @@ class Fetches:
 
         Its client is not cut off for having so many, and yet gets nearly nothing past a limit by it.
         """
-        wait_ms = self._context.apart_ms()
+        wait_ms = self.claims.apart_ms()
         if wait_ms:
             self._pause.pause(wait_ms)
             return None
-        self._context.metrics.large_fetches.inc()
         asked, (at, session, _) = fetching(frame, header), session_of(frame, header)
         self._session.forget()
         if asked.limit_offset is None:
@@ -192,7 +191,7 @@ class Fetches:
 
     def take_back(self) -> None:
         """The last request does not go on, after all: it is planned again."""
-        self.claims.settle()
+        self.claims.take_back()
 
     def close(self) -> None:
         """The connection is gone."""
@@ -247,7 +246,7 @@ class Fetches:
             key = topic.key
             keys: list[str | bytes] = [context.names.get(key, ""), key] if ids else [key.decode()]
             groups, unsure, stays = context.groups_of(client, self._trail, name, keys, parts)
-            if unsure and not self.claims.held:
+            if unsure and not self.claims.again:
                 context.metrics.ambiguous_fetches.inc()
         found = (context.dispatch.counters(broker, name, group) for group in groups)
         counters = tuple(dict.fromkeys(chain.from_iterable(found)))

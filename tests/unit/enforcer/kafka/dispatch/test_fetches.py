@@ -387,3 +387,17 @@ def test_requests_of_too_many_partitions_go_on_one_by_one(version: int) -> None:
     # A connection that was limited before is read in another way.
     rig.gets({"t": 1}, {"t": [SIX * 2]})
     assert rig.sent(many)[1].cut is None and world.counter("large") == 3
+
+
+def test_a_fetch_that_its_group_holds_has_had_its_turn() -> None:
+    """It takes no further one, and is counted once, however often it is planned."""
+    world = World()
+    rig, many = Rig(world), {"t": FETCH_PARTS_MAX + 1}
+    rig.sent(many)
+    for _ in range(2):
+        rig.fetches.take_back()
+        rig.sent(many)
+    assert world.counter("large") == 1 and rig.plan(many) is None
+    world.now_ms += LARGE_MS
+    Rig(world).sent(many)
+    assert world.counter("large") == 2

@@ -282,6 +282,9 @@ def test_too_large_a_session_gets_a_record_at_a_time(many: dict[str, int]) -> No
     parts = [{"PartitionIndex": number} for number in range(many.get("parts", 1))]
     named = [{"TopicId": topic, "Partitions": parts} for topic in topics]
     assert rig.room(epoch=0, Topics=named) == (1, PART_BYTES_MIN)
+    # A later part has held it, which takes no further turn.
+    rig.shares.take_back()
+    assert rig.room() == (1, PART_BYTES_MIN) and rig.world.counter("large") == 1
     assert rig.plan() is None
     rig.world.now_ms += 1_000
     assert rig.room() == (1, PART_BYTES_MIN)
