@@ -10,6 +10,7 @@ from counted_kit import Counted
 from counted_kit import full_name as full
 from kafka.protocol.consumer import FetchRequest, FetchResponse
 from kafka_kit import build, decode, response
+from naming_kit import Naming
 from sample_kit import sample_of
 from traffic_kit import batch, fetch_request, key_of, topic_id
 
@@ -65,8 +66,8 @@ class Rig(Waiter):
     def __init__(self, world: World, version: int = 12, proven: bool = True, met: bool = True) -> None:
         super().__init__()
         self.world, self.version = world, version
-        self.fetches = Fetches(world.desk, self, self.look_up)
-        self.fetches.naming.proven = proven
+        naming = Naming(world.names, self, lambda: world.now_ms, proven)
+        self.fetches = Fetches(world.desk, self, naming)
         self.fetches.met = met
 
     def plan(self, topics: Mapping[str, int], **fields: Any) -> Plan | None:

@@ -26,7 +26,7 @@ from enforcer.kafka.dispatch.fetch_responses import nothing_yet
 from enforcer.kafka.dispatch.limited_topics import Ample, LimitedTopic, divided, most_of
 from enforcer.kafka.dispatch.session import Session, TopicCache, TopicReading
 from enforcer.kafka.groups.readers import Client
-from enforcer.kafka.names import LookUp, NameResolver
+from enforcer.kafka.names import NameResolver
 from enforcer.kafka.part import FETCH_LIMIT_MAX, PART_BYTES_MIN
 from enforcer.wire.kafka.frames import BadFrame, Reason, RequestHeader
 from enforcer.wire.kafka.traffic import (
@@ -65,12 +65,11 @@ class Plan(NamedTuple):
 class Fetches:
     """The Fetch requests of one connection."""
 
-    def __init__(self, context: FetchContext, pause: Pause, look_up: LookUp) -> None:
+    def __init__(self, context: FetchContext, pause: Pause, naming: NameResolver) -> None:
         self._context = context
         self._pause = pause
         self._session = Session(context)
-        self.naming = NameResolver(context.names, pause, look_up, context.steady_ms)
-        """The names of its topics, and whether it was let in."""
+        self._naming = naming
         self.met, self._came_ms = False, inf
         """Whether nothing more is waited for that other proxies may tell of its client; since when it is."""
         self._trail = context.new_trail()
@@ -129,7 +128,7 @@ class Fetches:
             # the client begins anew.
             session.number = UNKNOWN_SESSION
             return Plan(with_session(frame, at, UNKNOWN_SESSION, epoch))
-        if ids and self.naming.must_wait(keys):
+        if ids and self._naming.must_wait(keys):
             return None
         if self._must_meet(client, keys, ids):
             return None
@@ -145,7 +144,7 @@ class Fetches:
             session.forget()
             return Plan(with_session(frame, at, UNKNOWN_SESSION, epoch))
         asked = asked or asked_of(frame, header)
-        if self.naming.must_prove():
+        if self._naming.must_prove():
             return None
         wanted, ample = self._wanted(asked, client, ids, address)
         if not wanted and not ample:

@@ -7,6 +7,7 @@ from clock_kit import Waiter
 from fetch_rig import ADDRESS, BROKER, CLIENT, World, full
 from hypothesis import given
 from hypothesis import strategies as st
+from naming_kit import Naming
 from share_frames import Waiting, id_of, read_request, share_request, share_response
 from traffic_kit import batch
 
@@ -14,7 +15,7 @@ from enforcer.core.lines import RESERVED_MS
 from enforcer.kafka.dispatch.context import UNHEARD_MS
 from enforcer.kafka.dispatch.fetches import Plan
 from enforcer.kafka.dispatch.share_fetches import ALONE_MS, ShareFetches
-from enforcer.kafka.names import ABSENT_MS, NameResolver
+from enforcer.kafka.names import ABSENT_MS
 from enforcer.kafka.part import FETCH_LIMIT_MAX, PART_BYTES_MIN
 from enforcer.kafka.share_sessions import SHARE_PARTS_MAX, SHARE_SESSIONS_MAX, SHARE_TOPICS_MAX
 
@@ -29,9 +30,7 @@ class Rig(Waiter):
         super().__init__()
         self.world = world
         world.names.update({id_of(name): name for name in topics})
-        naming = NameResolver(world.names, self, self.look_up, lambda: world.now_ms)
-        naming.proven = True
-        self.shares = ShareFetches(world.desk, self, naming)
+        self.shares = ShareFetches(world.desk, self, Naming(world.names, self, lambda: world.now_ms))
         self.address = ADDRESS
 
     def plan(self, topics: str = "", **fields: Any) -> Plan | None:
