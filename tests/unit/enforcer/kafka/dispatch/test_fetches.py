@@ -252,20 +252,6 @@ def test_names_and_proof_are_asked_for_first() -> None:
     assert unproven.plan({"t": 1}) is not None
 
 
-def test_more_ids_without_a_name_than_are_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each is asked for once for a request, and then it goes on: one request is not work without end."""
-    monkeypatch.setattr("enforcer.kafka.names.ABSENT_MAX", 2)
-    monkeypatch.setattr("enforcer.kafka.names.ASKED_AT_ONCE", 2)
-    rig = Rig(World(), 13)
-    topics = {f"u{number}": 1 for number in range(7)}
-    for round_number in range(4):
-        assert rig.plan(topics) is None
-        assert len(rig.asked) == round_number + 1
-        rig.asked[-1][1]({})
-    rig.sent(topics)
-    assert [len(asked) for asked, _ in rig.asked] == [2, 2, 2, 1]
-
-
 def test_bytes_and_entries() -> None:
     """A limit in bytes cuts behind the batch that reaches it; where entries count, batches do."""
     world = World(topics={full("t"): (0, len(SIX) + 1)})

@@ -168,8 +168,11 @@ def test_ids_that_nobody_knows_are_bounded(line: Line) -> None:
     assert line.produce(1, "t0", version=13) is None
 
 
-def test_one_request_with_many_ids_ends_asking(desk: Desk, line: Line) -> None:
-    """Some at a time and each once, however many nobody knows."""
+def test_one_request_with_many_ids_ends_asking(
+    desk: Desk, line: Line, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Some at a time and each once, however many nobody knows, and more than are remembered."""
+    monkeypatch.setattr("enforcer.kafka.names.ABSENT_MAX", 2)
     frame, header = produce(13, {f"t{number}": [batch(1)] for number in range(3 * ASKED_AT_ONCE)})
     for asked in (1, 2, 3):
         assert line.connection_meter.produce(frame, header, "bob") is None
