@@ -110,8 +110,8 @@ class Connection(asyncio.Protocol):
         requests, before = self._requests, self._requests.frames
         if requests.passing and self._upstream is not None:
             self._upstream.pass_on(requests.take_body(data), requests.passing > 0)
-            if self.slots.flow is not None and not requests.passing:
-                self.slots.flow.due.whole()
+            if self.slots.due is not None and not requests.passing:
+                self.slots.due.whole()
         elif not requests.add(data):
             return
         self._pump()
@@ -131,7 +131,7 @@ class Connection(asyncio.Protocol):
             and self._reading
             and not self.ending.begun
             and self.pacer.idle
-            and self.slots.flow is None
+            and self.slots.due is None
             and upstream is not None
             and upstream.transport is not None
         ):
@@ -223,7 +223,7 @@ class Connection(asyncio.Protocol):
         if not (ending.closing or ending.done):
             self._handle_all()
             self._set_reading()
-        could_go = self.pacer.released or self.slots.flow is not None
+        could_go = self.pacer.released or self.slots.due is not None
         if could_go and not self._proxy.turns.waits(self._pump):
             self._make_way()
         if ending.begun:
@@ -242,7 +242,7 @@ class Connection(asyncio.Protocol):
         requests, turns, counting = self._requests, self._proxy.turns, self.slots
         try:
             while requests.pos < len(requests.data) and self._may_handle():
-                if counting.flow is not None and not counting.flow.goes(requests, self):
+                if counting.due is not None and not counting.goes(requests, counting.due.limiter):
                     break
                 # In a mute requests are let through one by one.
                 if not self.pacer.idle:
@@ -289,7 +289,7 @@ class Connection(asyncio.Protocol):
         """Send on those in front that need not be cut out; False: none. If lost, they keep their place."""
         slots: list[Slot] = []
         responses = self._responses
-        run = self._runs.take(slots, bounds.INFLIGHT_MAX - len(responses.answers), self.slots.flow)
+        run = self._runs.take(slots, bounds.INFLIGHT_MAX - len(responses.answers), self.slots)
         if not run or self._upstream is None:
             return False
         self._upstream.pass_on(run, self._requests.passing > 0)
@@ -340,8 +340,8 @@ class Connection(asyncio.Protocol):
         if upstream is None or self.ending.closing or not upstream.send(frame, head):
             return False
         if slot is not None:
-            if slot.api_key == FETCH and self.slots.flow is not None:
-                self.slots.flow.look_over(head + frame)
+            if slot.api_key == FETCH and self.slots.due is not None:
+                self.slots.due.look_over(head + frame)
             self._responses.due.append(slot)
         return True
 

@@ -115,7 +115,7 @@ class BlocksPart(Part):
     def take(self, request: Request) -> bool:
         header = request.header
         if header.correlation_id != self._correlation_id:
-            # The one that was held was answered since it found no slot (slots.Flow).
+            # The one that was held was answered since it found no slot (slots.SlotsPart).
             self._end(FAILED)
         asked = asked_in(request.frame, header)
         if self._must_ask(asked, request):
@@ -146,7 +146,7 @@ class BlocksPart(Part):
             # Woken once it was over: if it waits on, for a slot, that comes no sooner for asking again.
             return
         if not requests.waiting:
-            # It was answered since it found no slot (slots.Flow); of the next one only a part is here.
+            # It was answered since it found no slot (slots.SlotsPart); of the next one only a part is here.
             self._end(FAILED)
         elif over:
             self.unheard()

@@ -15,7 +15,7 @@ from enforcer.kafka.chain import Chain
 from enforcer.kafka.guard.protected import OwnTopics
 from enforcer.kafka.part import Part, Slot
 from enforcer.kafka.pipeline.requests import UNREAD, Requests
-from enforcer.kafka.slots.part import Flow
+from enforcer.kafka.slots.part import SlotsPart
 from enforcer.wire.kafka.batches import count_records
 from enforcer.wire.kafka.frames import (
     FLEXIBLE_FROM,
@@ -60,26 +60,27 @@ class Runs:
         self._turns = turns
         self._limit = limit
 
-    def take(self, slots: list[Slot], room: int, flow: Flow | None) -> Run:
+    def take(self, slots: list[Slot], room: int, counting: SlotsPart) -> Run:
         """Take those at the front, to be sent on with their lengths; empty: there are none.
 
         Args:
             slots: gets a slot for each that will be answered.
             room: how many more may wait for their answers.
-            flow: lets them through, if they count.
+            counting: lets them through, if they count.
 
         Raises:
             BadFrame: a length is negative or above the limit.
         """
-        room = room if flow is None else min(room, flow.room)
+        due = counting.due
+        room = room if due is None else min(room, counting.room)
         run = self._charged(slots, room)
         if run:
             return run
         asked = self._chain.asked
         self._requests.asked = asked
         run = self._requests.run(slots, room)
-        if flow is not None:
-            flow.look_over(run)
+        if due is not None:
+            due.look_over(run)
         return run
 
     def _charged(self, slots: list[Slot], room: int) -> Run:
