@@ -12,11 +12,10 @@ from math import ceil, inf
 from typing import Final
 
 from enforcer.core.lines import RESERVED_MS, Pause
-from enforcer.kafka.dispatch.claims import Claims
+from enforcer.kafka.dispatch.claims import Claims, LimitedTopic
 from enforcer.kafka.dispatch.context import LARGE_MS, UNHEARD_MS, FetchContext
 from enforcer.kafka.dispatch.fetch_requests import TopicRequest
 from enforcer.kafka.dispatch.fetches import Plan
-from enforcer.kafka.dispatch.limited_topics import LimitedTopic
 from enforcer.kafka.dispatch.session import TopicReading
 from enforcer.kafka.groups.readers import Client, short
 from enforcer.kafka.names import NameResolver

@@ -5,7 +5,7 @@ from counted_kit import Delivered
 from fetch_rig import BROKER, Rig, World, counted_looks, full, sizes
 from traffic_kit import batch
 
-from enforcer.kafka.dispatch.limited_topics import LimitedTopic
+from enforcer.kafka.dispatch.claims import LimitedTopic
 
 SIX = batch(6)
 
