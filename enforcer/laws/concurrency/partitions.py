@@ -11,7 +11,7 @@ from prometheus_client import CollectorRegistry
 from enforcer.core import bounds
 from enforcer.core.law import Clock
 from enforcer.laws.concurrency.in_force import LimitInForce
-from enforcer.laws.concurrency.limiter import WAIT_BUCKETS_S, Limiter, Reservoir, mixed, own_part
+from enforcer.laws.concurrency.limiter import WAIT_BUCKETS_S, Limiter, Reservoir, own_part
 from streaming.contract.broker_events import Sample
 from streaming.contract.decisions import LimitDecision
 from streaming.metrics import MetricTable, Row, read_counter, read_gauge
@@ -126,7 +126,7 @@ class Partitions:
         limiter = Limiter(
             name,
             in_force.limit,
-            Reservoir(kept, mixed(len(self.known) + 1)),
+            Reservoir(kept, len(self.known) + 1),
             self._now_ns,
             queue_max=INFLIGHT_QUEUE_MAX,
             deadline_ns=bounds.SLOT_DEADLINE_MS * 1_000_000,
