@@ -239,21 +239,15 @@ def packed_reports(
     groups = list(uses)
     counts = np.array([use.counts for use in uses.values()], dtype=np.int64)
     times = [[NOT_LIMITED if t is None else t for t in use.throttled_ms] for use in uses.values()]
-    yield from _parts(head, groups, counts, np.array(times, dtype=np.int64), most)
-
-
-def _parts(
-    head: Mapping[str, Any], groups: Sequence[str], counts: Integers, times: Integers, most: int
-) -> Iterator[tuple[Sequence[str], bytes]]:
-    rows = report_rows(**head, groups=groups, counts=counts, throttled_ms=times)
+    rows = report_rows(**head, groups=groups, counts=counts, throttled_ms=np.array(times, dtype=np.int64))
     (value,) = pack("group_usage", rows, most)
     if len(value) <= most or len(groups) == 1:
         yield groups, value
         return
     half = len(groups) // 2
-    for part, stretch in enumerate((slice(0, half), slice(half, None))):
+    for part, names in enumerate((groups[:half], groups[half:])):
         own = {**head, "id": f"{head['id']}.{part}"}
-        yield from _parts(own, groups[stretch], counts[stretch], times[stretch], most)
+        yield from packed_reports(own, {name: uses[name] for name in names}, most)
 
 
 def report_rows(
