@@ -120,13 +120,13 @@ def two_waiting() -> tuple[World, Rig, Rig]:
 
 def counted_looks(world: World, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Of which topics it is asked from now on what is left."""
-    looks, left = list[str](), world.counted.left
+    looks, left = list[str](), world.counted.left_at
 
-    def look(broker: str, topic: str, group: str, others: Any = None) -> Any:
+    def look(moment: Any, topic: str, group: str, others: Any = None) -> Any:
         looks.append(topic)
-        return left(broker, topic, group, others)
+        return left(moment, topic, group, others)
 
-    monkeypatch.setattr(world.counted, "left", look)
+    monkeypatch.setattr(world.counted, "left_at", look)
     return looks
 
 

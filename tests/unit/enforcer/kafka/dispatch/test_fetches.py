@@ -148,7 +148,7 @@ def test_sessions_that_must_end() -> None:
             rig.begins(full_request)
         if before and not topics:
             world.counted.topics[full("u")] = (10, 0)
-            world.counted.generation += 1
+            world.counted.change()
         request, plan = rig.sent(topics, epoch=3, session=9)
         assert (request.session_id, request.session_epoch) == (-1, 3) and plan.cut is None
         # The client begins anew.

@@ -42,7 +42,7 @@ def test_a_limit_that_goes_and_another_client() -> None:
     _, plan = rig.sent({"t": 1})
     assert plan.cut is not None
     world.counted.subscriptions.clear()
-    world.counted.generation += 1
+    world.counted.change()
     _, plan = rig.sent({"t": 1})
     assert plan.cut is None
 
