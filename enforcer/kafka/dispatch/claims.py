@@ -141,10 +141,9 @@ class Claims:
             return
         want.turns = not caught_up and claim in self._limited_before
         left = self._left_before(want, now_ms) or left_for(context.dispatch, moment, want)
-        if left.msgs is None and left.bytes is None:
+        if left.msgs == left.bytes == inf:
             return
-        want.msgs = inf if left.msgs is None else float(left.msgs)
-        want.size = inf if left.bytes is None else float(left.bytes)
+        want.msgs, want.size = left.msgs, left.bytes
         if left.wait_ms:
             self._note_limited(claim)
             want.wait_ms = float(left.wait_ms)
@@ -183,8 +182,7 @@ class Claims:
         for want in wants:
             want.turns = True
             left = left_for(context.dispatch, moment, want)
-            want.msgs = inf if left.msgs is None else float(left.msgs)
-            want.size = inf if left.bytes is None else float(left.bytes)
+            want.msgs, want.size = left.msgs, left.bytes
             ready_ms = max(ready_ms, float(left.wait_ms))
             if left.level and claim not in self._waiting:
                 context.dispatch.throttled(want.broker, want.name, want.group, left.level, left.dimension)

@@ -154,8 +154,7 @@ class Deliveries:
         """Deliver what may be of a topic; whether anything may not."""
         dispatch, key = self._context.dispatch, want.topic.key
         left = left_for(dispatch, moment, want)
-        msgs = inf if left.msgs is None else float(left.msgs)
-        size = inf if left.bytes is None else float(left.bytes)
+        msgs, size = left.msgs, left.bytes
         parts = self._read(response, came, want, committed, msgs, size)
         if not dispatch.all_charged and all(_position(part, len(part.entries)) >= part.end for part in parts):
             msgs = size = inf

@@ -7,6 +7,7 @@ A protocol's side names the upstream broker (`broker-<id>`), the full name of th
 from collections import OrderedDict
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
+from math import inf
 from typing import Final
 
 from prometheus_client import CollectorRegistry
@@ -120,7 +121,7 @@ class DispatchMetrics(MetricTable):
             yield self.limited_by, [*place, now.level, now.dimension], 1
         debts = debt_of(presents)
         for dimension, free, owed in zip(DIMENSIONS, (now.msgs, now.bytes), debts, strict=True):
-            if free is not None:
+            if free < inf:
                 yield self.available, [*place, dimension], free
                 yield self.debt, [*place, dimension], owed
 

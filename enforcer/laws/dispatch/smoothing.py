@@ -10,7 +10,7 @@ Both must leave something. Over time they give the same, so nobody gets less tha
 """
 
 from collections import OrderedDict
-from math import ceil
+from math import ceil, inf
 from typing import Final
 
 from enforcer.laws.dispatch.left import UNLIMITED, Left, both
@@ -107,7 +107,7 @@ class Smoothing:
             debts = self._debts.get(names)
             if debts is None:
                 continue
-            least: list[int | None] = [None, None]
+            least = [inf, inf]
             longest, freed_by = 0, ("", "")
             for dimension, debt in enumerate(debts):
                 rate = limit.rate[dimension]
@@ -117,7 +117,7 @@ class Smoothing:
                 least[dimension], wait = debt.free(rate, limit.period_ms)
                 if wait > longest:
                     longest, freed_by = wait, (LEVELS[level], DIMENSIONS[dimension])
-            found = both(found, Left(least[0], least[1], longest, *freed_by))
+            found = both(found, Left(*least, longest, *freed_by))
         return found
 
     def charge(self, limiting: Limiting, units: int, size: int, now: int) -> None:

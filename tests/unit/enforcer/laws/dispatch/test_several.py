@@ -3,6 +3,7 @@
 import heapq
 from collections import defaultdict
 from itertools import count
+from math import inf
 from random import Random
 
 import pytest
@@ -198,7 +199,7 @@ def test_a_proxy_that_comes_makes_the_parts_smaller() -> None:
         proxy.deliver(T0, 1)
     assert proxy.left(T0).msgs == 40
     proxy.table.set_proxies(2)
-    assert proxy.left(T0) == (0, None, 1_000, "subscription", "msgs")
+    assert proxy.left(T0) == (0, inf, 1_000, "subscription", "msgs")
     # Two of its parts are 100, and 60 twice over are 120.
     assert proxy.left(T0 + 1_000).msgs == 40
     proxy.table.set_proxies(1)
