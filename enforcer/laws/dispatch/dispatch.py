@@ -19,7 +19,7 @@ from enforcer.laws.dispatch.counter import Delivery
 from enforcer.laws.dispatch.counter_table import CounterTable, Moment
 from enforcer.laws.dispatch.decisions import READER, CounterStatement
 from enforcer.laws.dispatch.left import UNLIMITED, Left, both, debt_of, left_of, left_of_account
-from enforcer.laws.dispatch.reports import DeliveryReports, Report
+from enforcer.laws.dispatch.reports import DeliveryReports
 from enforcer.laws.dispatch.terms import Place, Terms, all_names, terms_of
 from streaming.contract.names import namespace_of
 from streaming.laws.dispatch.law import DIMENSIONS, FORGET_MS
@@ -274,8 +274,11 @@ class Dispatch(EnforcerLaw):
                     account.charge(DISPATCH, units, size, self._clock.steady_ms())
         if ts is None:
             return
-        event_id = f"{self._id_head}{self._seq}"
-        self.reports.put(Report(event_id, ts, *place, msgs, size, entries, backlog, self._proxy_id))
+        self.reports.put(moment.broker, {
+            "id": f"{self._id_head}{self._seq}", "ts": ts, "broker": moment.broker, "topic": topic,
+            "subscription": subscription, "msgs": msgs, "bytes": size, "entries": entries, "backlog": backlog,
+            "proxy": self._proxy_id,
+        })  # fmt: skip
 
     def mean_entry(self, broker: str, topic: str, subscription: str) -> tuple[float, float]:
         """Mean messages and bytes of an entry delivered so far through this proxy, for planning.
