@@ -138,7 +138,7 @@ def left_of_account(account: Account, level: str, now_ms: float) -> Left:
     if wait is None:
         return Left(max(1, least[0]), max(1, least[1]), 0, "", "")
     wait_ms = max(1, round(min(wait.ms, LONGEST_WAIT_MS)))
-    return Left(*least, wait_ms, level, DIMENSIONS[wait.dimension - DISPATCH])
+    return Left(least[0], least[1], wait_ms, level, DIMENSIONS[wait.dimension - DISPATCH])
 
 
 def debt_of(presents: Iterable[Present]) -> tuple[int, int]:

@@ -117,7 +117,7 @@ class Smoothing:
                 least[dimension], wait = debt.free(rate, limit.period_ms)
                 if wait > longest:
                     longest, freed_by = wait, (LEVELS[level], DIMENSIONS[dimension])
-            found = both(found, Left(*least, longest, *freed_by))
+            found = both(found, Left(least[0], least[1], longest, *freed_by))
         return found
 
     def charge(self, limiting: Limiting, units: int, size: int, now: int) -> None:
