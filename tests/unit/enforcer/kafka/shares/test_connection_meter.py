@@ -194,21 +194,6 @@ def test_an_unknown_topic_beside_one_in_debt_is_counted_once(desk: Desk, line: L
     assert line.connection_meter.produce(frame, header, "bob") is not None and desk.meter.unmetered == 1
 
 
-def test_a_session_that_began_unread_is_metered_all_the_same(desk: Desk, line: Line) -> None:
-    """As all are that were there before a first group: nobody has seen which topics they have."""
-    frame, header = fetch_request(16, {}, epoch=7, session=9)
-    data = fetch_response(16, {TOPIC: [batch(9)]}, session_id=9)
-    assert line.connection_meter.fetch(frame, header, "bob") is not None
-    brought, _ = whole(line.connection_meter.fetched(data, header, "bob"))
-    assert decode(FetchResponse, 16, bytes(brought)).responses == [] and not used(desk.meter)
-    assert line.connection_meter.fetch(frame, header, "bob") is None
-    ((ids, done),) = line.asked
-    done({ids[0]: TOPIC})
-    assert line.connection_meter.fetch(frame, header, "bob") is not None
-    assert whole(line.connection_meter.fetched(data, header, "bob"))[0] == data
-    assert used(desk.meter)["rg1"][2] == 9 and desk.meter.unmetered == 0
-
-
 def test_a_large_metadata_response_is_not_read(desk: Desk, line: Line) -> None:
     """Its ids are looked up when they are needed."""
     line.connection_meter.described(bytes(LEARN_MAX_BYTES + 1), 12)
