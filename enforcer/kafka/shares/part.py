@@ -39,25 +39,24 @@ class SharesLimit(Limit):
         self, frames: FrameMeter, metrics: Metrics, broker: Callable[[tuple[str, int]], str]
     ) -> None:
         super().__init__(frames.meter)
-        self._frames, self._metrics, self._broker = frames, metrics, broker
+        self.frames, self.metrics, self.broker = frames, metrics, broker
 
     def reads(self, key: int, user: str, client_id: str) -> bool:
-        return self._frames.reads(key, user, client_id)
+        return self.frames.reads(key, user, client_id)
 
     def part(self, link: Link) -> Part:
-        return SharesPart(link, self._frames, self._metrics, self._broker)
+        return SharesPart(link, self)
 
 
 class SharesPart(Part):
     """The metering side of a connection."""
 
-    def __init__(
-        self, link: Link, frames: FrameMeter, metrics: Metrics, broker: Callable[[tuple[str, int]], str]
-    ) -> None:
-        self._link, self._broker = link, broker
+    def __init__(self, link: Link, limit: SharesLimit) -> None:
+        frames = limit.frames
+        self._link, self._broker = link, limit.broker
         self._naming = NameResolver(frames.names, link, frames.meter.clock.steady_ms)
-        self._connection_meter = ConnectionMeter(frames, metrics, link.pacer, self._naming)
-        self._make_shared = partial(ShareMeter, frames, metrics, link.pacer, self._naming)
+        self._connection_meter = ConnectionMeter(frames, limit.metrics, link.pacer, self._naming)
+        self._make_shared = partial(ShareMeter, frames, limit.metrics, link.pacer, self._naming)
         self._shared: ShareMeter | None = None
         self._silent = 0
 
