@@ -87,7 +87,7 @@ class NameResolver:
         """Ask, before anything that is sent later."""
         header = self._header
         assert header is not None
-        question = topics_request(header.correlation_id, self._client_id, (), topics)
+        question = topics_request(header.correlation_id, self._client_id, topics)
         slot = Slot(
             *header[:3], lambda response: self._learn(topics, decode_topics(response, bool(topics)).names)
         )

@@ -16,7 +16,6 @@ from enforcer.wire.kafka.mutations import (
     MUTATION_KEYS,
     REQUEST_TIMED_OUT,
     STRICT_FROM,
-    MutationApi,
     TooManyItems,
     decode_request,
     refuse_all,
@@ -210,4 +209,4 @@ def _passes(limiter: Limiter, key: int, version: int) -> bool:
     if class_of(key) in limiter.exempt:
         return True
     # An older version has no error that says it, so it waits as all else does.
-    return key in MUTATION_KEYS and version >= STRICT_FROM[MutationApi(key)]
+    return key in MUTATION_KEYS and version >= STRICT_FROM[key]
