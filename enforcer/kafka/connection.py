@@ -18,14 +18,13 @@ from enforcer.host.secured import kept_by
 from enforcer.host.sockets import Address, is_secure
 from enforcer.host.turns import Inbox
 from enforcer.kafka.chain import Chain
-from enforcer.kafka.connection_end import ConnectionEnd, Troubles
+from enforcer.kafka.connection_end import ConnectionEnd
 from enforcer.kafka.context import Context
 from enforcer.kafka.pacing import Pacer
 from enforcer.kafka.part import Request, Slot
 from enforcer.kafka.pipeline.lane import Lane
 from enforcer.kafka.pipeline.requests import Requests
 from enforcer.kafka.pipeline.responses import Responses
-from enforcer.kafka.pipeline.runs import Runs
 from enforcer.kafka.slots.part import SlotsPart
 from enforcer.laws.concurrency.limiter import Limiter
 from enforcer.wire.kafka.frames import FETCH, LENGTH_BYTES, BadFrame
@@ -55,21 +54,19 @@ class Connection(asyncio.Protocol):
         limit = proxy.settings.max_frame_bytes
         self._responses = Responses(limit, proxy.rewrite, self._traffic, proxy.repeats)
         self.slots = SlotsPart(self, self._responses, proxy.settings, lambda: self._requests.coming)
-        self._chain = Chain(proxy.concerns, self)
+        self._chain = Chain(proxy, self)
         self._requests: Requests = Requests(limit, self._chain.must_read, proxy.protected, proxy.in_force)
-        self._runs = Runs(self._chain, self._requests, proxy.protected, proxy.turns, limit)
         self._lane = Lane(
             self._requests.known, self._chain.laws, self._responses, proxy.repeats, self._traffic, limit
         )
         self.ending = ConnectionEnd(
             proxy, self.pacer, self._chain, self._requests, self._responses,
-            pump=self._pump, over=lambda: proxy.forget(self),
+            who=lambda: f"{self.user!r} at {self.peer}", pump=self._pump, over=lambda: proxy.forget(self),
         )  # fmt: skip
         # Of part.Link and server.Client.
         self.peer: object = object()
         self.user, self.server_name, self.address, self.secure = ANONYMOUS, "", ("", 0), False
-        self._troubles = Troubles(proxy, self.ending, lambda: f"{self.user!r} at {self.peer}")
-        self.call_later, self.end = self._troubles.call_later, self.ending.close_client
+        self.call_later, self.end = self.ending.call_later, self.ending.close_client
         self.end_session = self.ending.end_session
         self.reserve, self.forgo = self._responses.answers.append, self._responses.answers.remove
         self.hold, self.respond = self._requests.put_back, self._responses.respond
@@ -110,8 +107,8 @@ class Connection(asyncio.Protocol):
         requests, before = self._requests, self._requests.frames
         if requests.passing and self._upstream is not None:
             self._upstream.pass_on(requests.take_body(data), requests.passing > 0)
-            if self.slots.flow is not None and not requests.passing:
-                self.slots.flow.due.whole()
+            if self.slots.due is not None and not requests.passing:
+                self.slots.due.whole()
         elif not requests.add(data):
             return
         self._pump()
@@ -131,7 +128,7 @@ class Connection(asyncio.Protocol):
             and self._reading
             and not self.ending.begun
             and self.pacer.idle
-            and self.slots.flow is None
+            and self.slots.due is None
             and upstream is not None
             and upstream.transport is not None
         ):
@@ -209,7 +206,7 @@ class Connection(asyncio.Protocol):
         try:
             self._responses.take(data)
         except Exception as error:  # noqa: BLE001  # one client's trouble must not be everybody's
-            self._troubles.no_answer(error)
+            self.ending.no_answer(error)
             return
         if not self._reading or self._requests.data or self.ending.begun:
             self._pump()
@@ -223,7 +220,7 @@ class Connection(asyncio.Protocol):
         if not (ending.closing or ending.done):
             self._handle_all()
             self._set_reading()
-        could_go = self.pacer.released or self.slots.flow is not None
+        could_go = self.pacer.released or self.slots.due is not None
         if could_go and not self._proxy.turns.waits(self._pump):
             self._make_way()
         if ending.begun:
@@ -242,7 +239,7 @@ class Connection(asyncio.Protocol):
         requests, turns, counting = self._requests, self._proxy.turns, self.slots
         try:
             while requests.pos < len(requests.data) and self._may_handle():
-                if counting.flow is not None and not counting.flow.goes(requests, self):
+                if counting.due is not None and not counting.goes(requests, counting.due.limiter):
                     break
                 # In a mute requests are let through one by one.
                 if not self.pacer.idle:
@@ -267,9 +264,9 @@ class Connection(asyncio.Protocol):
                 # An idle connection keeps nothing of the last request.
                 requests.data, requests.pos = b"", 0
         except BadFrame as bad:
-            self._troubles.bad_frame(bad)
+            self.ending.bad_frame(bad)
         except Exception:  # noqa: BLE001  # one client's trouble must not be everybody's
-            self._troubles.broken()
+            self.ending.broken()
         finally:
             self._pumping = False
 
@@ -289,7 +286,8 @@ class Connection(asyncio.Protocol):
         """Send on those in front that need not be cut out; False: none. If lost, they keep their place."""
         slots: list[Slot] = []
         responses = self._responses
-        run = self._runs.take(slots, bounds.INFLIGHT_MAX - len(responses.answers), self.slots.flow)
+        room = bounds.INFLIGHT_MAX - len(responses.answers)
+        run = self._chain.take_run(self._requests, slots, room, self.slots)
         if not run or self._upstream is None:
             return False
         self._upstream.pass_on(run, self._requests.passing > 0)
@@ -337,18 +335,21 @@ class Connection(asyncio.Protocol):
         # What is under way was sent before it, also where a timer asks.
         self._lane.close()
         upstream, head = self._upstream, len(frame).to_bytes(LENGTH_BYTES, "big")
-        if upstream is None or self.ending.closing or not upstream.send(frame, head):
+        if upstream is None or self.ending.closing:
+            return False
+        # Behind a request that is cut off nothing leaves.
+        if (upstream.mid and self.ending.input_over) or not upstream.send(frame, head):
             return False
         if slot is not None:
-            if slot.api_key == FETCH and self.slots.flow is not None:
-                self.slots.flow.look_over(head + frame)
+            if slot.api_key == FETCH and self.slots.due is not None:
+                self.slots.due.look_over(head + frame)
             self._responses.due.append(slot)
         return True
 
     def answer(self, request: Request, response: bytes) -> None:
         """Answer without the broker, in turn (part.Link)."""
         self._responses.answers.append(request.slot(response))
-        self._troubles.call(self._responses.flush)
+        self.ending.call(self._responses.flush)
 
     def count_by(self, limiter: Limiter | None) -> None:
         """From now on its requests count there (limits.ClientConnection)."""
@@ -357,7 +358,7 @@ class Connection(asyncio.Protocol):
 
     def finish(self, mute_ms: float) -> None:
         """A request that a part kept is answered (part.Link): later ones may go on, when the mute is over."""
-        self._troubles.call(self._responses.flush)
+        self.ending.call(self._responses.flush)
         if mute_ms > 0 and not self.ending.done:
             self.pacer.mute(mute_ms)
         self._pump()
@@ -391,4 +392,4 @@ class Connection(asyncio.Protocol):
 
     def cut(self, reason: str) -> None:
         """End at once and keep nothing (budget.Holder)."""
-        self._troubles.greedy(self.held_bytes, reason)
+        self.ending.greedy(self.held_bytes, reason)

@@ -1,13 +1,12 @@
 """The names of topic ids, asked of a broker where nobody has said them yet."""
 
 from collections.abc import Callable, Iterable, Mapping, MutableMapping
-from functools import partial
 from typing import Final
 
-from enforcer.core.lines import Pause
 from enforcer.kafka.part import Link, Request, Slot
 from enforcer.wire.kafka.frames import RequestHeader, client_id_field
 from enforcer.wire.kafka.messages import ASKED_AT_ONCE, decode_topics, topics_request
+from streaming.contract.events import ANONYMOUS
 
 ABSENT_MS: Final = 5_000.0
 """For how long a topic id that a broker does not know is not looked up again by the same connection."""
@@ -16,23 +15,39 @@ ABSENT_MAX: Final = 1_000
 AGAIN_MS: Final = 1_000.0
 """How often it is looked whether an answer has come, though nobody said so."""
 
-LookUp = Callable[[list[bytes], Callable[[Mapping[bytes, str]], None]], None]
 
+class NameResolver:
+    """The names that one connection needs; what its broker does not know, or not for this user, has none.
 
-class NameQuestions:
-    """Asks a broker for the names of topic ids, on the client's own connection: no other login is needed.
+    It asks on the client's own connection: no other login is needed. The client does not see it.
 
-    The client does not see it.
+    Attributes:
+        proven: the broker has answered what it answers only to those whom it lets in. Where it demands SASL
+            anybody may send anything, and is cut off: nobody shall wait for that, or be charged.
+        answers: how many it has given.
+
+    Args:
+        names: topic id -> name, of all connections.
+        link: held back until they are known.
     """
 
-    def __init__(self, link: Link) -> None:
-        self._link = link
+    def __init__(
+        self, names: MutableMapping[bytes, str], link: Link, steady_ms: Callable[[], float]
+    ) -> None:
+        self.proven, self.answers = False, 0
+        self._names, self._link, self._steady_ms = names, link, steady_ms
         # Of the request being handled: what a question repeats. An idle connection keeps nothing of it.
         self._header: RequestHeader | None = None
         self._client_id = b""
+        self._asking = False
+        # Those without a name, and until when they are not asked for again.
+        self._until_ms: dict[bytes, float] = {}
+        # For the request at the head: each once, however many the broker does not know.
+        self._asked: set[bytes] = set()
 
-    def about(self, request: Request) -> "NameQuestions":
+    def about(self, request: Request) -> "NameResolver":
         """To be used by `with`: while this request is handled names may be asked for."""
+        self.proven = self.proven or request.user != ANONYMOUS
         self._header, self._client_id = request.header, client_id_field(request.frame)
         return self
 
@@ -42,40 +57,6 @@ class NameQuestions:
     def __exit__(self, *_: object) -> None:
         """It was handled."""
         self._header, self._client_id = None, b""
-
-    def ask(self, topics: list[bytes], done: Callable[[Mapping[bytes, str]], None]) -> None:
-        """Ask, before anything that is sent later."""
-        header = self._header
-        assert header is not None
-        question = topics_request(header.correlation_id, self._client_id, (), topics)
-        slot = Slot(*header[:3], lambda response: done(decode_topics(response, bool(topics)).names))
-        self._link.send(slot, question)
-
-
-class NameResolver:
-    """The names that one connection needs; what its broker does not know, or not for this user, has none.
-
-    Attributes:
-        proven: the broker has answered what it answers only to those whom it lets in. Where it demands SASL
-            anybody may send anything, and is cut off: nobody shall wait for that, or be charged.
-        answers: how many it has given.
-
-    Args:
-        names: topic id -> name, of all connections.
-        pause: holds the connection back until they are known.
-        look_up: asks the broker, on this connection, before anything sent later.
-    """
-
-    def __init__(
-        self, names: MutableMapping[bytes, str], pause: Pause, look_up: LookUp, steady_ms: Callable[[], float]
-    ) -> None:
-        self.proven, self.answers = False, 0
-        self._names, self._pause, self._look_up, self._steady_ms = names, pause, look_up, steady_ms
-        self._asking = False
-        # Those without a name, and until when they are not asked for again.
-        self._until_ms: dict[bytes, float] = {}
-        # For the request at the head: each once, however many the broker does not know.
-        self._asked: set[bytes] = set()
 
     def must_prove(self) -> bool:
         """Whether the client is to be let in first; it waits until that is known."""
@@ -96,11 +77,21 @@ class NameResolver:
         return [topic for topic in lacking if self._until_ms.get(topic, 0.0) <= now_ms]
 
     def _ask(self, topics: list[bytes]) -> bool:
-        self._pause.pause(AGAIN_MS)
+        self._link.pacer.pause(AGAIN_MS)
         if not self._asking:
             self._asking = True
-            self._look_up(topics, partial(self._learn, topics))
+            self._look_up(topics)
         return True
+
+    def _look_up(self, topics: list[bytes]) -> None:
+        """Ask, before anything that is sent later."""
+        header = self._header
+        assert header is not None
+        question = topics_request(header.correlation_id, self._client_id, topics)
+        slot = Slot(
+            *header[:3], lambda response: self._learn(topics, decode_topics(response, bool(topics)).names)
+        )
+        self._link.send(slot, question)
 
     def _learn(self, asked_for: list[bytes], names: Mapping[bytes, str]) -> None:
         self._asking, self.proven = False, True
@@ -114,4 +105,4 @@ class NameResolver:
                 if len(self._until_ms) >= ABSENT_MAX:
                     del self._until_ms[next(iter(self._until_ms))]
                 self._until_ms[topic] = until_ms
-        self._pause.wake()
+        self._link.pacer.wake()

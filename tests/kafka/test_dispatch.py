@@ -198,7 +198,7 @@ def test_a_limit_that_comes_while_clients_read(cluster: Cluster, proxy_with: Sta
     """Their fetch sessions end as a broker would end them: no record is lost, and from then on it holds."""
     group = fresh("group")
     topic = filled(cluster.kafka.bootstrap, 600, 6)
-    running, counted = limited(proxy_with, active=False)
+    running, counted = limited(proxy_with)
     consumer = KafkaConsumer(
         topic, bootstrap_servers=running.bootstrap, group_id=group, auto_offset_reset="earliest",
         fetch_max_wait_ms=100, max_partition_fetch_bytes=1_024,
@@ -212,7 +212,7 @@ def test_a_limit_that_comes_while_clients_read(cluster: Cluster, proxy_with: Sta
                 (slow if counted.active else found).append((time.time(), message.partition, message.offset))
         if len(found) >= 300 and not counted.active:
             counted.topics[full_name(topic)] = (20, 0)
-            counted.active, counted.generation = True, 1
+            counted.change()
     consumer.close()
     in_order(found + slow, len(found) + len(slow))
     # What had been fetched before comes at once.

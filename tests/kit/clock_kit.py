@@ -102,7 +102,3 @@ class Waiter:
     def wake(self) -> None:
         """Counted."""
         self.woken += 1
-
-    def look_up(self, ids: list[bytes], done: Callable[[Mapping[bytes, str]], None]) -> None:
-        """Noted."""
-        self.asked.append((ids, done))

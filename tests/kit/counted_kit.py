@@ -1,14 +1,22 @@
-"""Limits of dispatch without policies or decisions: the law's counters of one process."""
+"""Limits of dispatch of one process, by policies that a test sets, without decisions."""
 
 import time
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
-from enforcer.core.lines import Lines, Others
-from enforcer.kafka.dispatch.part import DispatchLimit
-from streaming.laws.dispatch.law import DIMENSIONS, available, rolled, wait_ms
+from context_kit import context, enforce
 
-SECOND = 1_000
+from enforcer.core.feeds.policies import Policies
+from enforcer.core.law import Clock
+from enforcer.kafka.dispatch.part import DispatchLimit
+from enforcer.laws.dispatch.counter_table import Moment
+from enforcer.laws.dispatch.dispatch import Dispatch
+
+Rates = tuple[int, int]
+_FLAGS = {
+    "by_entry": "dispatchThrottlingOnBatchMessageEnabled",
+    "all_charged": "dispatchThrottlingOnNonBacklogConsumerEnabled",
+}
 
 
 def wall_ms() -> float:
@@ -21,39 +29,26 @@ def full_name(topic: str) -> str:
     return f"persistent://public/default/{topic}"
 
 
-Names = tuple[str, ...]
-Rates = tuple[int, int]
-
-
-class Left(NamedTuple):
-    """What may be delivered (left.Left)."""
-
-    msgs: int | None
-    bytes: int | None
-    wait_ms: int
-    level: str
-    dimension: str
-
-
 class Delivered(NamedTuple):
     """What was said to be delivered."""
 
-    place: Names
+    place: tuple[str, ...]
     msgs: int
     size: int
     entries: int
     backlog: bool
 
 
-class Counted:
-    """The arithmetic (dispatch.Dispatch).
+class Counted(Dispatch):
+    """The arithmetic, with what was delivered and held back.
 
     Args:
         now_ms: the brokers' time.
         topics: messages and bytes a second of topics, by their full names; 0: not limited.
         subscriptions: the same of (topic, group).
         broker: the same of each broker.
-        fields: its flags.
+        generation: what it begins with, where another one was there before.
+        flags: its flags.
     """
 
     def __init__(
@@ -62,117 +57,66 @@ class Counted:
         topics: Mapping[str, Rates] | None = None,
         subscriptions: Mapping[tuple[str, str], Rates] | None = None,
         broker: Rates = (0, 0),
-        **fields: bool,
+        generation: int = 0,
+        **flags: bool,
     ) -> None:
-        self.now_ms = now_ms
-        self.topics, self.subscriptions, self.broker = dict(topics or {}), dict(subscriptions or {}), broker
-        self.active, self.by_subscription = True, bool(subscriptions)
-        self.by_entry, self.all_charged = False, True
-        self.generation, self.others, self.begun = 0, 0, 1
-        self.lines = Lines(now_ms)
-        for name, value in fields.items():
-            setattr(self, name, value)
-        self._acquired: dict[Names, list[int]] = {}
-        self._at: dict[Names, int] = {}
-        self._seen: dict[Names, list[int]] = {}
+        self.topics, self.subscriptions = dict(topics or {}), dict(subscriptions or {})
+        self.others = 0
         self.delivered: list[Delivered] = []
         self.held: list[tuple[str, ...]] = []
+        self._broker = _rate(broker) | {_FLAGS[name]: value for name, value in flags.items()}
+        self._entries: dict[str, dict[str, Any]] = {}
+        clock = Clock(steady_ms=now_ms, wall_ms=lambda: int(now_ms()))
+        self._feed = Policies(clock.wall_ms)
+        self._enforce(0)
+        accounts: Any = None
+        super().__init__(context(clock, policies=self._feed), accounts)
+        self.generation += generation
 
-    def limits(self, topic: str, subscription: str) -> bool:
-        """Whether a rate applies."""
-        return any(any(rates) for _, _, rates in self._levels("", topic, subscription))
-
-    def limits_group(self, topic: str, subscription: str) -> bool:
-        """Whether a rate of its own applies to it."""
-        return any(self.subscriptions.get((topic, subscription), (0, 0)))
-
-    def may_limit_groups(self, topic: str) -> bool:
-        """Whether any of its groups has one."""
-        return any(name == topic for name, _ in self.subscriptions)
+    def change(self) -> None:
+        """Other rates are in force from now on."""
+        now = self.brokers_ms()
+        self._enforce(now)
+        self._use(self._feed.at(now))
 
     @property
     def proxies(self) -> int:
         """Whether there are others is for tests to say."""
         return 1 + self.others
 
-    def counters(self, broker: str, topic: str, subscription: str) -> list[Names]:
-        """Those that limit."""
-        return [names for _, names, rates in self._levels(broker, topic, subscription) if any(rates)]
+    def deliver(self, broker: str, topic: str, subscription: str, **fields: Any) -> None:
+        """Count a delivery of now."""
+        self.deliver_at(self.moment(broker), topic, subscription, **fields)
 
-    def left(self, broker: str, topic: str, subscription: str, others: Others | None = None) -> Left:
-        """As the law says."""
-        now = int(self.now_ms())
-        least: list[int | None] = [None, None]
-        longest, by = 0, ("", "")
-        for level, names, rates in self._levels(broker, topic, subscription):
-            for dimension, rate in enumerate(rates):
-                if not rate:
-                    continue
-                acquired = self._rolled(names, rates, now)[dimension]
-                free = available(acquired, rate)
-                if others is not None:
-                    free = others(names).leaves(free, dimension)
-                before = least[dimension]
-                least[dimension] = free if before is None else min(before, free)
-                wait = wait_ms(acquired, rate, SECOND, now)
-                if wait > longest:
-                    longest, by = wait, (level, DIMENSIONS[dimension])
-        return Left(*least, longest, *by)
-
-    def moment(self, broker: str) -> str:
-        """Here it is always now."""
-        return broker
-
-    def left_at(self, moment: str, topic: str, subscription: str, others: Others | None = None) -> Left:
-        """As `left`."""
-        return self.left(moment, topic, subscription, others)
-
-    def deliver_at(self, moment: str, topic: str, subscription: str, **fields: Any) -> None:
-        """As `deliver`."""
-        self.deliver(moment, topic, subscription, **fields)
-
-    def deliver(
-        self, broker: str, topic: str, subscription: str, *, msgs: int, size: int, entries: int, backlog: bool
-    ) -> None:
-        """Count it."""
-        place = (broker, topic, subscription)
+    def deliver_at(
+        self, moment: Moment, topic: str, subscription: str, *, msgs: int, size: int, entries: int,
+        backlog: bool,
+    ) -> None:  # fmt: skip
+        """Count it, and note it."""
+        place = moment.broker, topic, subscription
         self.delivered.append(Delivered(place, msgs, size, entries, backlog))
-        seen = self._seen.setdefault(place, [0, 0, 0])
-        for number, count in enumerate((msgs, size, entries)):
-            seen[number] += count
-        if not backlog and not self.all_charged:
-            return
-        for _, names, rates in self._levels(broker, topic, subscription):
-            acquired = self._rolled(names, rates, int(self.now_ms()))
-            for number, count in enumerate((entries if self.by_entry else msgs, size)):
-                acquired[number] += count if rates[number] else 0
-
-    def mean_entry(self, broker: str, topic: str, subscription: str) -> tuple[float, float]:
-        """Of all that was delivered."""
-        msgs, size, entries = self._seen.get((broker, topic, subscription), (0, 0, 0))
-        return (msgs / entries, size / entries) if entries else (1.0, 0.0)
+        super().deliver_at(
+            moment, topic, subscription, msgs=msgs, size=size, entries=entries, backlog=backlog
+        )
 
     def throttled(self, broker: str, topic: str, subscription: str, level: str, dimension: str) -> None:
         """Noted."""
         self.held.append((broker, topic, subscription, level, dimension))
 
-    def _levels(self, broker: str, topic: str, subscription: str) -> list[tuple[str, Names, Rates]]:
-        levels = [
-            ("broker", (broker,), self.broker),
-            ("topic", (broker, topic), self.topics.get(topic, (0, 0))),
-        ]
-        if subscription:
-            rates = self.subscriptions.get((topic, subscription), (0, 0))
-            levels.append(("subscription", (broker, topic, subscription), rates))
-        return levels
+    def _enforce(self, ts: int) -> None:
+        entries: dict[str, dict[str, Any]] = {"broker": self._broker}
+        for topic, rates in self.topics.items():
+            entries[f"topics.{topic}"] = {"dispatchRate": _rate(rates)}
+        for (topic, group), rates in self.subscriptions.items():
+            its = entries.setdefault(f"topics.{topic}", {}).setdefault("subscriptions", {})
+            its[group] = {"dispatchRate": _rate(rates)}
+        enforce(self._feed, ts, entries | dict.fromkeys(self._entries.keys() - entries.keys()))
+        self._entries = entries
 
-    def _rolled(self, names: Names, rates: Rates, now: int) -> list[int]:
-        acquired = self._acquired.setdefault(names, [0, 0])
-        since = self._at.get(names, now)
-        for number, rate in enumerate(rates):
-            acquired[number] = rolled(acquired[number], rate, SECOND, since, now)
-        self._at[names] = now
-        return acquired
+
+def _rate(rates: Rates) -> dict[str, Any]:
+    names = "dispatchThrottlingRateInMsg", "dispatchThrottlingRateInByte"
+    return {name: rate for name, rate in zip(names, rates, strict=True) if rate}
 
 
 def count_by(proxy: Any, counted: Counted) -> None:

@@ -10,6 +10,7 @@ from counted_kit import Counted
 from counted_kit import full_name as full
 from kafka.protocol.consumer import FetchRequest, FetchResponse
 from kafka_kit import build, decode, response
+from naming_kit import Naming
 from sample_kit import sample_of
 from traffic_kit import batch, fetch_request, key_of, topic_id
 
@@ -65,8 +66,8 @@ class Rig(Waiter):
     def __init__(self, world: World, version: int = 12, proven: bool = True, met: bool = True) -> None:
         super().__init__()
         self.world, self.version = world, version
-        self.fetches = Fetches(world.desk, self, self.look_up)
-        self.fetches.naming.proven = proven
+        naming = Naming(world.names, self, lambda: world.now_ms, proven)
+        self.fetches = Fetches(world.desk, self, naming)
         self.fetches.met = met
 
     def plan(self, topics: Mapping[str, int], **fields: Any) -> Plan | None:
@@ -119,13 +120,13 @@ def two_waiting() -> tuple[World, Rig, Rig]:
 
 def counted_looks(world: World, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Of which topics it is asked from now on what is left."""
-    looks, left = list[str](), world.counted.left
+    looks, left = list[str](), world.counted.left_at
 
-    def look(broker: str, topic: str, group: str, others: Any = None) -> Any:
+    def look(moment: Any, topic: str, group: str, others: Any = None) -> Any:
         looks.append(topic)
-        return left(broker, topic, group, others)
+        return left(moment, topic, group, others)
 
-    monkeypatch.setattr(world.counted, "left", look)
+    monkeypatch.setattr(world.counted, "left_at", look)
     return looks
 
 

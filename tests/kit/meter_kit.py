@@ -1,6 +1,6 @@
 """Proxies, their clients and the real law in one process, in simulated time: what shares do to traffic."""
 
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Generator, Mapping
 from functools import cache
 from typing import Any, TypeVar, cast
 
@@ -10,6 +10,7 @@ from context_kit import read
 from kafka.protocol.consumer import FetchRequest
 from kafka_kit import decode
 from message_kit import Record
+from naming_kit import Naming
 from traffic_kit import batch, fetch_request, fetch_response, produce
 
 from benchmarks.kit.lone_proxy import context
@@ -213,8 +214,8 @@ class Client:
         self._backlog = 0.0
         self._until_ms = 0.0
         self._paused = False
-        self._connection_meter = ConnectionMeter(desk.frames, desk.metrics, self, _no_look_up)
-        self._connection_meter.naming.proven = True
+        naming = Naming(desk.frames.names, Waiter(), desk.clock.steady_ms)
+        self._connection_meter = ConnectionMeter(desk.frames, desk.metrics, self, naming)
 
     def pause(self, wait_ms: float) -> None:
         """Wait (line_up.Pause)."""
@@ -253,10 +254,6 @@ class Client:
     def rate(self, from_ms: float, to_ms: float) -> float:
         """What passed per second between two times."""
         return sum(count for at, count in self.passed if from_ms <= at < to_ms) * 1000 / (to_ms - from_ms)
-
-
-def _no_look_up(topics: list[bytes], done: Callable[[Mapping[bytes, str]], None]) -> None:
-    raise AssertionError("topics have names here")
 
 
 class World:
@@ -354,8 +351,8 @@ class Line(Waiter):
 
     def __init__(self, desk: "Desk", proven: bool = True) -> None:
         super().__init__()
-        self.connection_meter = ConnectionMeter(desk.frames, desk.metrics, self, self.look_up)
-        self.connection_meter.naming.proven = proven
+        naming = Naming(desk.frames.names, self, desk.clock.steady_ms, proven)
+        self.connection_meter = ConnectionMeter(desk.frames, desk.metrics, self, naming)
 
     def produce(
         self, count: int, topic: str = TOPIC, version: int = 9, user: str = "bob"

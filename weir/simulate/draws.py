@@ -7,12 +7,11 @@ and what differs between two runs is the algorithm's doing.
 from math import log
 from typing import Final
 
-from enforcer.laws.concurrency.limiter import mixed
-
 ARRIVALS, PLACES, WORK, STARTS = range(4)
 """Streams: times between arrivals, the proxy that a request reaches, its work, when a client begins."""
 _MASK: Final = 2**64 - 1
 _STEP: Final = 0x9E3779B97F4A7C15
+"""Of SplitMix64 (Steele, Lea and Flood, "Fast splittable pseudorandom number generators", 2014)."""
 _FRACTION_BITS: Final = 53
 
 
@@ -31,3 +30,10 @@ class Draws:
     def exponential(self, number: int) -> float:
         """The n-th draw, exponential with mean 1."""
         return -log(1.0 - self.uniform(number))
+
+
+def mixed(number: int) -> int:
+    """A number whose bits all depend on all bits of another one; both of 64 bits."""
+    number = (number ^ (number >> 30)) * 0xBF58476D1CE4E5B9 & _MASK
+    number = (number ^ (number >> 27)) * 0x94D049BB133111EB & _MASK
+    return number ^ (number >> 31)

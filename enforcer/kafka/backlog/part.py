@@ -13,7 +13,7 @@ from cachetools import LRUCache
 
 from enforcer.core import bounds
 from enforcer.core.settings import ProxySettings
-from enforcer.kafka.names import NameQuestions, NameResolver
+from enforcer.kafka.names import NameResolver
 from enforcer.kafka.part import NO_KEYS, Behind, Limit, Link, Part, Request
 from enforcer.kafka.produce import Place, ProduceTopics, answer, asked_in, merged, without
 from enforcer.laws.backlog.block import Block
@@ -21,7 +21,6 @@ from enforcer.laws.backlog.blocks import Blocks
 from enforcer.wire.kafka.frames import LENGTH, LENGTH_BYTES, PRODUCE, BadFrame, RequestHeader, parse_header
 from enforcer.wire.kafka.mutations import POLICY_VIOLATION, REQUEST_TIMED_OUT
 from enforcer.wire.kafka.traffic import PRODUCE_IDS_FROM
-from streaming.contract.events import ANONYMOUS
 
 HELD, PASSED = "held", "passed"
 FAILED, GAVE_WAY, SPLIT, DROPPED, REFUSED = "failed", "gave_way", "split", "dropped", "refused"
@@ -94,7 +93,6 @@ class BlocksPart(Part):
     def __init__(self, link: Link, limit: BlocksLimit) -> None:
         self._link, self._limit, self._now_ms = link, limit, limit.now_ms
         self._blocks, self._metrics = limit.blocks, limit.blocks.metrics
-        self._questions = NameQuestions(link)
         # Since when the request at the head is held, and which it is; None: it is not. Whether others stand
         # behind it; whether nobody sees what does; whether others write through this connection.
         self._since_ms: float | None = None
@@ -107,7 +105,7 @@ class BlocksPart(Part):
         self._generation = -1
         self._kinds: set[tuple[str, str]] = set()
         self._over = self._ended = False
-        self._naming = NameResolver(limit.names, link.pacer, self._questions.ask, limit.now_ms)
+        self._naming = NameResolver(limit.names, link, limit.now_ms)
 
     @property
     def asked(self) -> frozenset[int]:  # type: ignore[override]
@@ -117,7 +115,7 @@ class BlocksPart(Part):
     def take(self, request: Request) -> bool:
         header = request.header
         if header.correlation_id != self._correlation_id:
-            # The one that was held was answered since it found no slot (slots.Flow).
+            # The one that was held was answered since it found no slot (slots.SlotsPart).
             self._end(FAILED)
         asked = asked_in(request.frame, header)
         if self._must_ask(asked, request):
@@ -148,7 +146,7 @@ class BlocksPart(Part):
             # Woken once it was over: if it waits on, for a slot, that comes no sooner for asking again.
             return
         if not requests.waiting:
-            # It was answered since it found no slot (slots.Flow); of the next one only a part is here.
+            # It was answered since it found no slot (slots.SlotsPart); of the next one only a part is here.
             self._end(FAILED)
         elif over:
             self.unheard()
@@ -312,8 +310,6 @@ class BlocksPart(Part):
         Nobody who was not let in learns of a backlog, or has a request held. What has no name is the
         broker's to refuse.
         """
-        naming = self._naming
-        naming.proven = naming.proven or request.user != ANONYMOUS
-        by_id = request.header.api_version >= PRODUCE_IDS_FROM
-        with self._questions.about(request):
+        naming, by_id = self._naming, request.header.api_version >= PRODUCE_IDS_FROM
+        with naming.about(request):
             return naming.must_wait(topic for topic, _ in asked.places if by_id) or naming.must_prove()

@@ -1,21 +1,24 @@
-"""What one connection waits for under limits of dispatch: its places in lines, and for how long.
+"""What one connection waits for under limits of dispatch: its places in lines, and how much it may read then.
 
 A topic that may not be read now has a place in the line of each of its counters (core/lines.py); one that
 goes on keeps free what it may bring until that has come.
 """
 
 from collections.abc import Iterable, Sequence
+from functools import partial
 from itertools import chain
 from math import ceil, inf
 from typing import Final
 
 from enforcer.core.lines import RESERVED_MS, Claim, Pause
-from enforcer.kafka.dispatch.context import FetchContext
-from enforcer.kafka.dispatch.limited_topics import LimitedTopic, estimate, left_for
+from enforcer.kafka.dispatch.context import LARGE_MS, FetchContext
+from enforcer.kafka.dispatch.fetch_requests import TopicRequest
+from enforcer.kafka.dispatch.session import TopicReading
 from enforcer.kafka.groups.trails import Trail
-from enforcer.kafka.part import FETCH_LIMIT_MAX
+from enforcer.kafka.part import FETCH_LIMIT_MAX, PART_BYTES_MIN
 from enforcer.laws.dispatch.counter_table import Moment
-from enforcer.laws.dispatch.left import Left
+from enforcer.laws.dispatch.dispatch import Dispatch
+from enforcer.laws.dispatch.left import Left, both
 
 _LOOK_MS: Final = 1_000.0
 """How often it is looked what a limit of a longer period leaves, though nobody said that it has changed."""
@@ -26,6 +29,56 @@ _COME_BACK_MS: Final = 100.0
 """A client has so long to ask again when its time has come, or loses its place to who does."""
 _LIMITED_MAX: Final = 1_000
 """Topics of a connection of which it is remembered that a limit was reached."""
+_ENTRY_BYTES: Final = 1_024.0
+"""Size that an entry is taken to have until some were seen."""
+_SLACK: Final = 1.5
+"""Entries larger than the mean by so much still come; a broker may leave out what does not fit."""
+
+
+class LimitedTopic:
+    """A limited topic of a request.
+
+    Attributes:
+        topic: what is asked for of it, wherever the request lists it.
+        broker, name, groups, claim, tracked, unsure, counters: see TopicReading.
+        group: that of them whose limit was the strictest when it was looked at last.
+        wait_ms: it must wait so long; 0: it goes on.
+        msgs: messages, or entries where these are counted, that may be delivered of it.
+        size: the same, bytes.
+        most: most bytes of each of its partitions; 0: as many as it asks for.
+        est_msgs: messages, or entries where these are counted, that it may bring.
+        est_size: the same, bytes.
+        turns: whether a limit was reached before, so that it takes turns at its counters.
+        scarce: what came left no more than another such response may bring.
+        left: what is left once a limit was reached by what came.
+    """
+
+    # A request for hundreds makes as many of them, so what they begin with stands here.
+    group = ""
+    wait_ms = 0.0
+    msgs = inf
+    size = inf
+    most = 0
+    est_msgs = 0.0
+    est_size = 0.0
+    turns = False
+    scarce = False
+    left: Left | None = None
+
+    def __init__(self, topic: TopicRequest, reading: TopicReading) -> None:
+        self.topic = topic
+        (
+            self.broker, self.name, self.groups, self.claim, self.tracked, self.unsure, self.counters,
+        ) = reading  # fmt: skip
+
+    def begin(self) -> None:
+        """It is asked for again."""
+        self.wait_ms, self.most, self.turns = 0.0, 0, False
+        self.msgs = self.size = inf
+
+
+Ample = dict[bytes, tuple[TopicRequest, TopicReading]]
+"""Limited topics of a request of which far more is left than a response may bring, by name or id."""
 
 
 class Claims:
@@ -45,6 +98,7 @@ class Claims:
         self._ample: dict[Claim, float] = {}
         self._generation = -1
         self._held_since_ms = inf
+        self._taken_back = False
 
     def wake(self) -> None:
         """It may be its turn (lines.Waiter)."""
@@ -55,6 +109,11 @@ class Claims:
     def held(self) -> bool:
         """Whether a request is kept."""
         return self._held_since_ms != inf
+
+    @property
+    def again(self) -> bool:
+        """Whether a request was planned before, and kept here or by a later part."""
+        return self.held or self._taken_back
 
     @property
     def waits(self) -> bool:
@@ -82,10 +141,9 @@ class Claims:
             return
         want.turns = not caught_up and claim in self._limited_before
         left = self._left_before(want, now_ms) or left_for(context.dispatch, moment, want)
-        if left.msgs is None and left.bytes is None:
+        if left.msgs == left.bytes == inf:
             return
-        want.msgs = inf if left.msgs is None else float(left.msgs)
-        want.size = inf if left.bytes is None else float(left.bytes)
+        want.msgs, want.size = left.msgs, left.bytes
         if left.wait_ms:
             self._note_limited(claim)
             want.wait_ms = float(left.wait_ms)
@@ -124,8 +182,7 @@ class Claims:
         for want in wants:
             want.turns = True
             left = left_for(context.dispatch, moment, want)
-            want.msgs = inf if left.msgs is None else float(left.msgs)
-            want.size = inf if left.bytes is None else float(left.bytes)
+            want.msgs, want.size = left.msgs, left.bytes
             ready_ms = max(ready_ms, float(left.wait_ms))
             if left.level and claim not in self._waiting:
                 context.dispatch.throttled(want.broker, want.name, want.group, left.level, left.dimension)
@@ -157,6 +214,19 @@ class Claims:
     def release(self) -> None:
         """The request is not kept any more."""
         self._held_since_ms = inf
+        self._taken_back = False
+
+    def take_back(self) -> None:
+        """It does not go on, after all, and is planned again."""
+        self.settle()
+        self._taken_back = True
+
+    def apart_ms(self, between_ms: float = LARGE_MS) -> float:
+        """How long one whose topics are too many, or unknown, must wait (FetchContext.apart_ms).
+
+        Taken back it has had its turn: another one would be a turn that others wait for.
+        """
+        return 0.0 if self._taken_back else self._context.apart_ms(between_ms)
 
     def is_ample(self, claim: Claim, now_ms: float) -> bool:
         """Whether far more was left than one response may bring, and none has come that changes it."""
@@ -220,3 +290,32 @@ class Claims:
         if len(self._limited_before) >= _LIMITED_MAX:
             self._limited_before.clear()
         self._limited_before[claim] = reached
+
+
+def left_for(dispatch: Dispatch, moment: Moment, want: LimitedTopic) -> Left:
+    """What may be delivered of a topic now, beside others who take turns, by the strictest of its groups."""
+    lines, others = dispatch.lines, None
+    if want.turns and not lines.are_left_to(want.counters, want.claim):
+        others = partial(lines.taken, claim=want.claim)
+    found = None
+    for group in want.groups:
+        its = dispatch.left_at(moment, want.name, group, others)
+        if found is None or its.wait_ms > found.wait_ms:
+            want.group = group
+        found = its if found is None else both(found, its)
+    assert found is not None
+    return found
+
+
+def estimate(context: FetchContext, want: LimitedTopic) -> None:
+    """How much may be read of a topic, and what that may bring."""
+    entry_msgs, entry_bytes = context.dispatch.mean_entry(want.broker, want.name, want.group)
+    unit = 1.0 if context.dispatch.by_entry else max(1.0, entry_msgs)
+    entry_bytes = entry_bytes or _ENTRY_BYTES
+    entries = min(
+        ceil(want.msgs / unit) if want.msgs < inf else inf,
+        max(1, ceil(want.size / entry_bytes)) if want.size < inf else inf,
+        max(1, ceil(FETCH_LIMIT_MAX / entry_bytes)),
+    )
+    want.most = int(min(FETCH_LIMIT_MAX, max(PART_BYTES_MIN, entries * entry_bytes * _SLACK)))
+    want.est_msgs, want.est_size = entries * unit, entries * entry_bytes

@@ -102,6 +102,8 @@ class FetchContext:
         if now_ms < from_ms:
             return from_ms - now_ms
         self._apart_from_ms[between_ms] = now_ms + between_ms
+        if between_ms == LARGE_MS:
+            self.metrics.large_fetches.inc()
         return 0.0
 
     @property

@@ -5,11 +5,11 @@ from dataclasses import dataclass
 from math import inf
 from typing import Final, NamedTuple
 
+from enforcer.kafka.dispatch.claims import Ample, LimitedTopic, left_for
 from enforcer.kafka.dispatch.context import FetchContext
 from enforcer.kafka.dispatch.entries import BATCH_BYTES_MIN, Entry, entries, run
 from enforcer.kafka.dispatch.fetch_requests import FetchRequest, TopicRequest
 from enforcer.kafka.dispatch.fetch_responses import EmptyTopic, PartitionAnswer, answer_of, changed
-from enforcer.kafka.dispatch.limited_topics import Ample, LimitedTopic, left_for
 from enforcer.kafka.groups.trails import Trail
 from enforcer.kafka.part import FETCH_LIMIT_MAX
 from enforcer.laws.dispatch.counter_table import Moment
@@ -154,8 +154,7 @@ class Deliveries:
         """Deliver what may be of a topic; whether anything may not."""
         dispatch, key = self._context.dispatch, want.topic.key
         left = left_for(dispatch, moment, want)
-        msgs = inf if left.msgs is None else float(left.msgs)
-        size = inf if left.bytes is None else float(left.bytes)
+        msgs, size = left.msgs, left.bytes
         parts = self._read(response, came, want, committed, msgs, size)
         if not dispatch.all_charged and all(_position(part, len(part.entries)) >= part.end for part in parts):
             msgs = size = inf

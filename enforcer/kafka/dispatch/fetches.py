@@ -11,7 +11,7 @@ from math import ceil, inf
 from typing import Final, NamedTuple
 
 from enforcer.core.lines import Pause
-from enforcer.kafka.dispatch.claims import Claims
+from enforcer.kafka.dispatch.claims import Ample, Claims, LimitedTopic
 from enforcer.kafka.dispatch.context import FetchContext
 from enforcer.kafka.dispatch.deliveries import Deliveries
 from enforcer.kafka.dispatch.fetch_requests import (
@@ -23,10 +23,9 @@ from enforcer.kafka.dispatch.fetch_requests import (
     whole_topics,
 )
 from enforcer.kafka.dispatch.fetch_responses import nothing_yet
-from enforcer.kafka.dispatch.limited_topics import Ample, LimitedTopic, divided, most_of
 from enforcer.kafka.dispatch.session import Session, TopicCache, TopicReading
 from enforcer.kafka.groups.readers import Client
-from enforcer.kafka.names import LookUp, NameResolver
+from enforcer.kafka.names import NameResolver
 from enforcer.kafka.part import FETCH_LIMIT_MAX, PART_BYTES_MIN
 from enforcer.wire.kafka.frames import BadFrame, Reason, RequestHeader
 from enforcer.wire.kafka.traffic import (
@@ -44,6 +43,8 @@ _KNOWN_MS: Final = 1_000.0
 _UNKNOWN_MS: Final = 2_000.0
 """So long a connection's first Fetch waits for what other proxies may tell of its client, known or not."""
 _LOOK_AGAIN_MS: Final = 50.0
+_WIDE_MAX: Final = 2 * FETCH_LIMIT_MAX
+"""A Fetch of hundreds of partitions brings at most so many bytes at once."""
 
 
 class Plan(NamedTuple):
@@ -65,12 +66,11 @@ class Plan(NamedTuple):
 class Fetches:
     """The Fetch requests of one connection."""
 
-    def __init__(self, context: FetchContext, pause: Pause, look_up: LookUp) -> None:
+    def __init__(self, context: FetchContext, pause: Pause, naming: NameResolver) -> None:
         self._context = context
         self._pause = pause
         self._session = Session(context)
-        self.naming = NameResolver(context.names, pause, look_up, context.steady_ms)
-        """The names of its topics, and whether it was let in."""
+        self._naming = naming
         self.met, self._came_ms = False, inf
         """Whether nothing more is waited for that other proxies may tell of its client; since when it is."""
         self._trail = context.new_trail()
@@ -129,7 +129,7 @@ class Fetches:
             # the client begins anew.
             session.number = UNKNOWN_SESSION
             return Plan(with_session(frame, at, UNKNOWN_SESSION, epoch))
-        if ids and self.naming.must_wait(keys):
+        if ids and self._naming.must_wait(keys):
             return None
         if self._must_meet(client, keys, ids):
             return None
@@ -145,7 +145,7 @@ class Fetches:
             session.forget()
             return Plan(with_session(frame, at, UNKNOWN_SESSION, epoch))
         asked = asked or asked_of(frame, header)
-        if self.naming.must_prove():
+        if self._naming.must_prove():
             return None
         wanted, ample = self._wanted(asked, client, ids, address)
         if not wanted and not ample:
@@ -177,11 +177,10 @@ class Fetches:
 
         Its client is not cut off for having so many, and yet gets nearly nothing past a limit by it.
         """
-        wait_ms = self._context.apart_ms()
+        wait_ms = self.claims.apart_ms()
         if wait_ms:
             self._pause.pause(wait_ms)
             return None
-        self._context.metrics.large_fetches.inc()
         asked, (at, session, _) = fetching(frame, header), session_of(frame, header)
         self._session.forget()
         if asked.limit_offset is None:
@@ -192,7 +191,7 @@ class Fetches:
 
     def take_back(self) -> None:
         """The last request does not go on, after all: it is planned again."""
-        self.claims.settle()
+        self.claims.take_back()
 
     def close(self) -> None:
         """The connection is gone."""
@@ -247,7 +246,7 @@ class Fetches:
             key = topic.key
             keys: list[str | bytes] = [context.names.get(key, ""), key] if ids else [key.decode()]
             groups, unsure, stays = context.groups_of(client, self._trail, name, keys, parts)
-            if unsure and not self.claims.held:
+            if unsure and not self.claims.again:
                 context.metrics.ambiguous_fetches.inc()
         found = (context.dispatch.counters(broker, name, group) for group in groups)
         counters = tuple(dict.fromkeys(chain.from_iterable(found)))
@@ -272,7 +271,7 @@ class Fetches:
         for want in wants:
             claims.decide(want, now_ms, moment, self._deliveries.caught_up(want.topic.key))
         soonest_ms = min((want.wait_ms for want in wants if want.wait_ms), default=inf)
-        waiting, limits = divided(asked, wanted)
+        waiting, limits = _divided(asked, wanted)
         if waiting and len(waiting) == len(asked.topics):
             return self._hold(frame, header, asked, wanted, soonest_ms)
         if claims.waits:
@@ -285,7 +284,7 @@ class Fetches:
             limits=limits if asked.limit_at else {},
             wait_ms=asked.wait_ms if not waiting else min(asked.wait_ms, ceil(soonest_ms)),
             min_bytes=min((asked.min_bytes, FETCH_LIMIT_MAX, *limits.values())),
-            limit=min(asked.limit, most_of(asked)),
+            limit=min(asked.limit, _most_of(asked)),
         )  # fmt: skip
 
         def cut(response: bytes) -> bytes:
@@ -312,3 +311,21 @@ class Fetches:
         throttle_ms = min(_THROTTLE_MAX_MS, ceil(soonest_ms))
         topics = self._deliveries.missing(wanted.values())
         return Plan(b"", None, nothing_yet(header.correlation_id, header.api_version, topics, throttle_ms))
+
+
+def _divided(asked: FetchRequest, wanted: dict[bytes, LimitedTopic]) -> tuple[set[int], dict[int, int]]:
+    """Which topics of a request must wait, and how much may be read of others; both by place."""
+    waiting, limits = set[int](), dict[int, int]()
+    for place, topic in enumerate(asked.topics if wanted else ()):
+        want = wanted.get(topic.key)
+        if want is not None and want.wait_ms:
+            waiting.add(place)
+        elif want is not None and 0 < want.most < FETCH_LIMIT_MAX:
+            limits[place] = want.most
+    return waiting, limits
+
+
+def _most_of(asked: FetchRequest) -> int:
+    """Most bytes of a response: each partition that is looked at takes its time, whatever it brings."""
+    parts = sum(len(topic.parts) for topic in asked.topics)
+    return max(FETCH_LIMIT_MAX, min(_WIDE_MAX, 2 * PART_BYTES_MIN * parts))

@@ -5,11 +5,10 @@ from enforcer.kafka.dispatch.fetches import Fetches
 from enforcer.kafka.dispatch.share_fetches import ShareFetches
 from enforcer.kafka.groups.frames import TOLD_KEYS, acting, let_in, places, told
 from enforcer.kafka.groups.readers import Client, short
-from enforcer.kafka.names import NameQuestions
+from enforcer.kafka.names import NameResolver
 from enforcer.kafka.part import OBJECTS, Behind, Limit, Link, Part, Request, Slot
 from enforcer.kafka.share_sessions import PART_BYTES
 from enforcer.wire.kafka.frames import FETCH, SHARE_FETCH, BadFrame
-from streaming.contract.events import ANONYMOUS
 
 
 class DispatchLimit(Limit):
@@ -33,8 +32,8 @@ class DispatchPart(Part):
     def __init__(self, link: Link, context: FetchContext) -> None:
         self._context = context
         self._link = link
-        self._questions = NameQuestions(link)
-        self._fetches = Fetches(context, link.pacer, self._questions.ask)
+        self._naming = NameResolver(context.names, link, context.steady_ms)
+        self._fetches = Fetches(context, link.pacer, self._naming)
         self._shares: ShareFetches | None = None
 
     @property
@@ -47,9 +46,7 @@ class DispatchPart(Part):
         if request.header.api_key not in (FETCH, SHARE_FETCH):
             self._hear(request)
             return True
-        if request.user != ANONYMOUS:
-            self._fetches.naming.proven = True
-        with self._questions.about(request):
+        with self._naming.about(request):
             planner, client = self._planner(request.header.api_key), self._client(request)
             plan = planner.plan(request.frame, request.header, client, self._link.address)
         if plan is None:
@@ -80,7 +77,7 @@ class DispatchPart(Part):
         if key == FETCH:
             return self._fetches
         if self._shares is None:
-            self._shares = ShareFetches(self._context, self._link.pacer, self._fetches.naming)
+            self._shares = ShareFetches(self._context, self._link.pacer, self._naming)
         return self._shares
 
     def _hear(self, request: Request) -> None:

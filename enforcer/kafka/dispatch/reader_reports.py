@@ -9,9 +9,11 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Any, Final
+from contextlib import suppress
+from typing import Annotated, Any, Final
 
 import orjson
+from pydantic import AfterValidator, Field, TypeAdapter, ValidationError
 
 from enforcer.kafka.dispatch.context import FetchContext
 from enforcer.kafka.groups.readers import Assigned, Client, Member
@@ -123,29 +125,29 @@ class ReadersExchange:
         """Another proxy has told something; what is no row of ours is passed over."""
         if proxy == self._proxy_id:
             return
-        members = [found for row in _rows(fields, "members", 6) if (found := _member(row[:5], row[5]))]
-        left = [found for row in _rows(fields, "left", 5) if (found := _member(row, None))]
+        members = [
+            Member(Client(*client), group, name, None if parts is None else dict(parts))
+            for *client, group, name, parts in _rows(fields, "members")
+        ]
+        left = [
+            Member(Client(*client), group, name, None) for *client, group, name in _rows(fields, "left")
+        ]
         self._context.told(members, left)
         finder, now_ms = self._context.finder, self._context.steady_ms()
-        for user, group, topic, parts in _rows(fields, "stands", 4):
+        for user, group, topic, parts in _rows(fields, "stands"):
             # What limits another name cannot be asked.
-            if _are_texts(user, group, topic) and TOPIC.fullmatch(topic):
-                for number, offset in _numbers(parts, 2):
-                    finder.moved(user, group, topic, number, offset)
-        for number, *client, topic, acts, groups, parts in _rows(fields, "trails", 8):
-            fits = type(number) is int and isinstance(acts, list) and isinstance(groups, list)
-            if fits and _are_texts(*client, topic, *acts, *groups):
-                trail = finder.trails.told(proxy, number, Client(*client))
-                if trail is None:
-                    continue
-                rows = _numbers(parts, 5)
-                trail.learn(topic, ((at, Stretch(a, b, c, d, now_ms)) for at, a, b, c, d in rows))
-                if trail.of(topic):
-                    finder.found(trail, topic, tuple(acts), tuple(groups))
-                    finder.trails.join(trail, topic)
-        for (number,) in _rows(fields, "gone", 1):
-            if type(number) is int:
-                finder.trails.ended(proxy, number)
+            for number, offset in parts if TOPIC.fullmatch(topic) else ():
+                finder.moved(user, group, topic, number, offset)
+        for number, *client, topic, acts, groups, parts in _rows(fields, "trails"):
+            trail = finder.trails.told(proxy, number, Client(*client))
+            if trail is None:
+                continue
+            trail.learn(topic, ((at, Stretch(*had, now_ms)) for at, *had in parts))
+            if trail.of(topic):
+                finder.found(trail, topic, tuple(acts), tuple(groups))
+                finder.trails.join(trail, topic)
+        for (number,) in _rows(fields, "gone"):
+            finder.trails.ended(proxy, number)
 
     def _trails(self, every: bool) -> Iterator[list[Any]]:
         for trail in self._context.finder.trails.own():
@@ -186,37 +188,26 @@ def _packed(assigned: Assigned | None) -> list[Any] | None:
     return [[name, sorted(parts)] for name, parts in zip(names, assigned.values(), strict=True)]
 
 
-def _member(who: list[Any], packed: Any) -> Member | None:
-    if not _are_texts(*who):
-        return None
-    assigned: dict[str | bytes, frozenset[int]] | None = None
-    if isinstance(packed, list):
-        assigned = {}
-        for name, parts in (row for row in packed if isinstance(row, list) and len(row) == 2):
-            if not isinstance(name, str) or not isinstance(parts, list):
-                return None
-            key: str | bytes = name
-            if name.startswith("id:"):
-                try:
-                    key = bytes.fromhex(name[3:])
-                except ValueError:
-                    return None
-            assigned[key] = frozenset(part for part in parts if type(part) is int)
-    return Member(Client(*who[:3]), who[3], who[4], assigned)
+def _key(name: str) -> str | bytes:
+    return bytes.fromhex(name[3:]) if name.startswith("id:") else name
 
 
-def _rows(fields: Fields, kind: str, width: int) -> Iterator[list[Any]]:
+_Number = Annotated[int, Field(strict=True, ge=0, le=INT64_MAX)]
+_Parts = list[tuple[Annotated[str, AfterValidator(_key)], frozenset[_Number]]]
+_Stretch = tuple[_Number, _Number, _Number, _Number, _Number]
+_ROWS: Final[Mapping[str, TypeAdapter[Any]]] = {
+    "members": TypeAdapter(tuple[str, str, str, str, str, _Parts | None]),
+    "left": TypeAdapter(tuple[str, str, str, str, str]),
+    "stands": TypeAdapter(tuple[str, str, str, list[tuple[_Number, _Number]]]),
+    "trails": TypeAdapter(tuple[_Number, str, str, str, str, list[str], list[str], list[_Stretch]]),
+    "gone": TypeAdapter(tuple[_Number]),
+}
+"""What a row of each kind is."""
+
+
+def _rows(fields: Fields, kind: str) -> Iterator[Any]:
+    """The rows of a kind; what is none is passed over."""
     rows = fields.get(kind)
-    if isinstance(rows, list):
-        yield from (row for row in rows if isinstance(row, list) and len(row) == width)
-
-
-def _numbers(rows: Any, width: int) -> Iterator[list[int]]:
     for row in rows if isinstance(rows, list) else ():
-        fits = isinstance(row, list) and len(row) == width
-        if fits and all(type(number) is int and 0 <= number <= INT64_MAX for number in row):
-            yield row
-
-
-def _are_texts(*values: Any) -> bool:
-    return all(isinstance(value, str) for value in values)
+        with suppress(ValidationError):
+            yield _ROWS[kind].validate_python(row)

@@ -12,11 +12,10 @@ from math import ceil, inf
 from typing import Final
 
 from enforcer.core.lines import RESERVED_MS, Pause
-from enforcer.kafka.dispatch.claims import Claims
+from enforcer.kafka.dispatch.claims import Claims, LimitedTopic
 from enforcer.kafka.dispatch.context import LARGE_MS, UNHEARD_MS, FetchContext
 from enforcer.kafka.dispatch.fetch_requests import TopicRequest
 from enforcer.kafka.dispatch.fetches import Plan
-from enforcer.kafka.dispatch.limited_topics import LimitedTopic
 from enforcer.kafka.dispatch.session import TopicReading
 from enforcer.kafka.groups.readers import Client, short
 from enforcer.kafka.names import NameResolver
@@ -58,7 +57,7 @@ class ShareFetches:
         """The last request does not go on, after all: it is planned again."""
         self._under_way -= self._counted
         self._counted = False
-        self.claims.settle()
+        self.claims.take_back()
 
     def plan(
         self, frame: bytes, header: RequestHeader, client: Client, address: tuple[str, int]
@@ -139,11 +138,9 @@ class ShareFetches:
         """A request of a session whose topics are not known: one record, and so much time between these."""
         # The answer that is awaited may tell them.
         awaits = taken is not None and self._under_way
-        wait_ms = RESERVED_MS if awaits else self._context.apart_ms(between_ms)
+        wait_ms = RESERVED_MS if awaits else self.claims.apart_ms(between_ms)
         if may_wait and wait_ms and self.claims.hold(wait_ms, asked.kept_ms(self._context.hold_ms)):
             return None
-        if not wait_ms and taken is None:
-            self._context.metrics.large_fetches.inc()
         return self._go(with_share(frame, asked, records=0 if wait_ms else 1, size=PART_BYTES_MIN), taken)
 
     def _wanted(self, keys: list[bytes], broker: str, group: str) -> list[LimitedTopic]:

@@ -6,7 +6,7 @@ below 0x2d: in classic versions the high byte of its length, which is 0; in flex
 long length, which is 1, or before a short one an error code below 7, as topics that exist have it.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import lru_cache
 from typing import Any, Final
 
@@ -14,7 +14,7 @@ from enforcer.kafka.guard.apis import ANY_VERSION, HIDDEN, READABLE
 from enforcer.kafka.guard.protected import OwnTopics
 from enforcer.kafka.guard.rules import SHOWN
 from enforcer.wire.kafka import frames
-from enforcer.wire.kafka.codec import Reader, rewritten, told
+from enforcer.wire.kafka.codec import Reader, response_layout, rewritten, told
 from enforcer.wire.kafka.frames import (
     API_VERSIONS,
     DELETE_TOPICS,
@@ -42,9 +42,6 @@ _LIST: Final = told(METADATA, "at:Topics of:Topics Topics:count")
 _TOPIC: Final = Reader(METADATA, "response.Topics()", "Name? TopicId end")
 _ERRORS: Final = 7
 _DELETED_BY_ID_FROM: Final = 6
-_OFFERED: Final = Reader(
-    API_VERSIONS, "response", "ApiKeys(ApiKey MinVersion MaxVersion end:MaxVersion end) end:ApiKeys"
-)
 
 Rewrite = Callable[[int, int, bytes], bytes]
 """(API, version, response) -> the response as clients may see it."""
@@ -86,19 +83,19 @@ class AnswerFilter:
             return response
 
         def prune(answer: Fields) -> None:
-            for path in paths:
+            for path in paths.split():
                 self._prune(answer, path)
 
         return rewritten(key, version, response, prune)
 
-    def _prune(self, holder: Fields, path: tuple[str, ...]) -> None:
-        """Leave Weir's own out of the list at the end of a path; its last part is the field with the name."""
-        field, rest = path[0], path[1:]
+    def _prune(self, holder: Fields, path: str) -> None:
+        """Leave Weir's own out of the list at the end of a path, as `SHOWN` says it."""
+        field, _, rest = path.partition(".")
         value = holder.get(field)
         if not value:
             return
-        if len(rest) == 1:
-            holder[field] = [entry for entry in value if not self._ours(entry, rest[0])]
+        if "." not in rest:
+            holder[field] = [entry for entry in value if not self._ours(entry, rest)]
         elif isinstance(value, dict):
             self._prune(value, rest)
         else:
@@ -157,16 +154,12 @@ def without_ours(response: bytes, version: int, protected: OwnTopics) -> bytes:
     return b"".join((head, *parts, response[copied:]))
 
 
-def _starts(data: bytes, offset: int, flexible: bool, protected: OwnTopics) -> Iterator[int]:
+def _starts(data: bytes, offset: int, flexible: bool, protected: OwnTopics) -> list[int]:
     """Where topics begin whose names begin with one of ours, in ascending order."""
     # Before the second byte of a name stands its length, which is then at least so much.
     errors = min(_ERRORS, protected.shortest_bytes + 2)
-    found = [
-        start
-        for hit in protected.places(data, offset)
-        if (start := _start(data, hit, flexible, errors)) >= offset
-    ]
-    return iter(sorted(found))
+    found = (_start(data, hit, flexible, errors) for hit in protected.places(data, offset))
+    return sorted(start for start in found if start >= offset)
 
 
 def _start(data: bytes, name: int, flexible: bool, errors: int) -> int:
@@ -182,8 +175,8 @@ def _start(data: bytes, name: int, flexible: bool, errors: int) -> int:
 def limit_api_versions(response: bytes, version: int) -> bytes:
     """A broker's ApiVersions response reduced to what the proxy understands.
 
-    Throttle time and the tagged section (features) are copied byte for byte. An error 35 comes in the form
-    of version 0 whatever was asked, with the correlation id of the request.
+    Throttle time and the tagged section (features) stay. An error 35 comes in the form of version 0 whatever
+    was asked, with the correlation id of the request.
 
     Raises:
         BadFrame: the response ends too early or a length in it is impossible.
@@ -196,20 +189,19 @@ def limit_api_versions(response: bytes, version: int) -> bytes:
 @lru_cache(maxsize=64)
 def _limited(body: bytes, version: int) -> bytes:
     refused = int.from_bytes(body[:2], "big") == frames.UNSUPPORTED_VERSION
-    version = 0 if refused else version
-    keys, list_end = _OFFERED(body, version, 0)
-    said = {key: (low, high, body[tags:end]) for key, low, high, tags, end in keys}
-    knows_ids = said.get(METADATA, (0, 0, b""))[1] >= BY_ID_FROM
-    rows: list[bytes] = []
-    for key, (low, high, row_tags) in said.items():
+    layout = response_layout(API_VERSIONS, 0 if refused else version)
+    said = layout.read(body, 0)
+    offered = {row["ApiKey"]: row for row in said["ApiKeys"]}
+    knows_ids = METADATA in offered and offered[METADATA]["MaxVersion"] >= BY_ID_FROM
+    shown: list[Fields] = []
+    for key, row in offered.items():
         if key not in FLEXIBLE_FROM or key in HIDDEN:
             continue
         lowest, highest = READABLE.get(key, ANY_VERSION)
         if key == DELETE_TOPICS and not knows_ids:
             # Kafka 2.8 and 3.0 delete by id what they cannot be asked for by id.
             highest = _DELETED_BY_ID_FROM - 1
-        low, high = max(low, lowest), min(high, highest)
+        low, high = max(row["MinVersion"], lowest), min(row["MaxVersion"], highest)
         if low <= high:
-            rows.append(frames.int16(key) + frames.int16(low) + frames.int16(high) + row_tags)
-    count = frames.array_length(len(rows), is_flexible(API_VERSIONS, version))
-    return b"".join((body[:2], count, *rows, body[list_end:]))
+            shown.append(row | {"MinVersion": low, "MaxVersion": high})
+    return layout.write(said | {"ApiKeys": shown})

@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Final, TypeVar
+from typing import Any, Final
 from uuid import UUID
 
 from cachetools import TTLCache
@@ -22,7 +22,7 @@ from enforcer.laws.mutation.coordinator import QuotaCoordinator
 from enforcer.laws.mutation.request import Action, MutationQuota, Reply, Request, Verdict
 from enforcer.wire.kafka.codec import patch_throttle
 from enforcer.wire.kafka.definitions import NAMES
-from enforcer.wire.kafka.frames import NO_ID, RequestHeader, client_id_field
+from enforcer.wire.kafka.frames import CREATE_PARTITIONS, CREATE_TOPICS, DELETE_TOPICS, NO_ID, client_id_field
 from enforcer.wire.kafka.messages import (
     ASKED_AT_ONCE,
     NOTHING_KNOWN,
@@ -32,7 +32,6 @@ from enforcer.wire.kafka.messages import (
     topics_request,
 )
 from enforcer.wire.kafka.mutations import (
-    MutationApi,
     MutationItem,
     MutationRequest,
     decode_answer,
@@ -55,7 +54,6 @@ _UNKNOWN_COUNT_MUTATIONS: Final = 1
 _COUNTED_FROM: Final = 5
 """The answer to CreateTopics tells how many partitions a topic has from this version on."""
 _LATE: Final = "late_reject"
-T = TypeVar("T")
 
 
 class RecentTopics:
@@ -93,35 +91,37 @@ class RecentTopics:
 class GatedLink:
     """The connection as a request for mutations sees it.
 
+    Attributes:
+        user: whose request it is.
+        header: of what came; that may be another API's request, which asks for this in passing.
+        slot: the place of its answer.
+        kept: bytes that are kept for it, about.
+
     Args:
         finished: called before the client is answered.
     """
 
-    def __init__(self, link: Link, request: Came, finished: Callable[[Slot], None]) -> None:
+    def __init__(self, link: Link, request: Came, finished: Callable[["GatedLink"], None]) -> None:
         self._link, self.call_later = link, link.call_later
-        self._header = request.header
+        self.user, self.header = request.user, request.header
         self._client_id = client_id_field(request.frame)
         self._finished = finished
+        self.kept = 0
         self.slot = request.slot()
         link.reserve(self.slot)
 
-    def look_up(
-        self, names: Sequence[str], topic_ids: Sequence[bytes], done: Callable[[TopicCounts], None]
-    ) -> None:
-        """Ask for partition counts on the client's own connection, so no other login is needed.
+    def look_up(self, topics: Sequence[str | bytes], done: Callable[[TopicCounts], None]) -> None:
+        """Ask for partition counts, by name or id, on the client's own connection: no other login is needed.
 
         The answer never reaches the client. Names and ids take requests of their own, and many take several,
         so that no answer takes long to read. Names that no topic can have are not asked for.
         """
-        correlation_id, client_id = self._header.correlation_id, self._client_id
-        legal = [name for name in names if is_legal_name(name)]
-        questions = [(topics_request(correlation_id, client_id, part, ()), False) for part in _parts(legal)]
-        questions += [
-            (topics_request(correlation_id, client_id, (), part), True) for part in _parts(topic_ids)
-        ]
+        names = [one for one in topics if isinstance(one, str) and is_legal_name(one)]
+        parts = [(part, False) for part in _parts(names)]
+        parts += [(part, True) for part in _parts([one for one in topics if isinstance(one, bytes)])]
         found = NOTHING_KNOWN
-        missing = len(questions)
-        if not questions:
+        missing = len(parts)
+        if not parts:
             # Not within this turn: the next in line would have its own in it, and so on, beyond the stack.
             self.call_later(0.0, partial(done, found))
 
@@ -132,18 +132,23 @@ class GatedLink:
             if not missing:
                 done(found)
 
-        for question, ids in questions:
-            self._link.send(Slot(*self._header[:3], partial(take, ids)), question)
+        for part, ids in parts:
+            question = topics_request(self.header.correlation_id, self._client_id, part)
+            self._link.send(Slot(*self.header[:3], partial(take, ids)), question)
 
     def forward(self, frame: bytes, done: Callable[[bytes], None]) -> bool:
         """Send the request, or a part of it, to the broker."""
-        return self._link.send(Slot(*self._header[:3], done), frame)
+        return self._link.send(Slot(*self.header[:3], done), frame)
 
     def complete(self, response: bytes, mute_ms: float) -> None:
         """Answer the client in its turn, then mute the connection."""
         self.slot.response = response
-        self._finished(self.slot)
+        self._finished(self)
         self._link.finish(mute_ms)
+
+    def leave(self) -> bool:
+        """Nobody hears the answer: do nothing more. Returns whether it has not gone on."""
+        return True
 
 
 class Mutation:
@@ -151,9 +156,6 @@ class Mutation:
 
     Attributes:
         admission: the machine; start it, and tell it if the client is gone.
-
-    Args:
-        header: of what came; that may be another API's request, which asks for this in passing.
     """
 
     too_large = (
@@ -163,7 +165,7 @@ class Mutation:
 
     def __init__(
         self, link: GatedLink, coordinator: QuotaCoordinator, recent: RecentTopics, request: MutationRequest,
-        header: RequestHeader, *, user: str, quota: MutationQuota | None, verdict: Verdict,
+        quota: MutationQuota | None, verdict: Verdict,
     ) -> None:  # fmt: skip
         self.call_later = link.call_later
         self._link = link
@@ -173,8 +175,9 @@ class Mutation:
         self._at_once = verdict.action is Action.DECIDE and request.strict
         self._costs: Costs = {}
         self._response: bytes | None = None
+        header = link.header
         asked = Request(
-            user=user, client_id=header.client_id or "", api=NAMES[header.api_key],
+            user=link.user, client_id=header.client_id or "", api=NAMES[header.api_key],
             api_version=header.api_version, strict=request.strict, dry_run=request.validate_only,
         )  # fmt: skip
         self.admission = Admission(coordinator, self, asked, quota, verdict)
@@ -186,13 +189,12 @@ class Mutation:
         only tell which of its topics are there already, as the broker's own check does.
         """
         quota, request = self.admission.quota, self._request
-        speaks = self._at_once and request.validate_only and request.api is MutationApi.CREATE_TOPICS
+        speaks = self._at_once and request.validate_only and request.api == CREATE_TOPICS
         if speaks and quota is not None and self._coordinator.local_decisions.surely_admits(quota.subject):
             self.admission.counted(self.stated())
             return
-        names = [item.name for item in self._request.items if item.name is not None]
-        unnamed = [item.topic_id for item in self._request.items if item.name is None]
-        self._link.look_up(names, [topic_id for topic_id in unnamed if topic_id is not None], self._found)
+        topics = [item.topic_id if item.name is None else item.name for item in request.items]
+        self._link.look_up([topic for topic in topics if topic is not None], self._found)
 
     def stated(self) -> Mapping[str, int]:
         """See admission.Shell."""
@@ -258,23 +260,22 @@ class Mutation:
         request = self._request
         names = {position: name for name, (position, _) in self._costs.items()}
         done = [part for part in decode_answer(request.api, request.version, response) if not part.error_code]
-        by_name = {part.name: part for part in done}
-        by_id = {part.topic_id: part for part in done}
+        answered = {key: part for part in done for key in (part.name, part.topic_id)}
         executed: dict[str, int] = {}
         unforeseen: dict[str, int] = {}
         for item in request.items:
-            part = by_name.get(item.name) if item.topic_id is None else by_id.get(item.topic_id)
+            part = answered.get(item.name if item.topic_id is None else item.topic_id)
             if part is None:
                 continue
             name = names.get(item.position)
             # Done though we took it for bound to fail: our view was stale, so charge what can be told.
             mutations = self._costs[name][1] if name is not None else max(1, item.assignments)
             partitions = None
-            if request.api is MutationApi.CREATE_TOPICS:
+            if request.api == CREATE_TOPICS:
                 # A creation with -1 took the cluster's default, which may not be what we guessed.
                 told = part.num_partitions if request.version >= _COUNTED_FROM else item.partitions
                 mutations = partitions = told if told > 0 else mutations
-            elif request.api is MutationApi.CREATE_PARTITIONS:
+            elif request.api == CREATE_PARTITIONS:
                 partitions = item.partitions
             if name is not None:
                 executed[name] = mutations
@@ -347,11 +348,11 @@ def _added(item: MutationItem, topics: TopicCounts, default_partitions: int) -> 
 
 
 _COUNTERS: Final = {
-    MutationApi.CREATE_TOPICS: _created,
-    MutationApi.DELETE_TOPICS: _deleted,
-    MutationApi.CREATE_PARTITIONS: _added,
+    CREATE_TOPICS: _created,
+    DELETE_TOPICS: _deleted,
+    CREATE_PARTITIONS: _added,
 }
 
 
-def _parts(asked: Sequence[T]) -> list[Sequence[T]]:
+def _parts(asked: Sequence[Any]) -> list[Sequence[Any]]:
     return [asked[start : start + ASKED_AT_ONCE] for start in range(0, len(asked), ASKED_AT_ONCE)]

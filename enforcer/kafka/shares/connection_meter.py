@@ -9,7 +9,7 @@ from enforcer.core.account import DISPATCH, PUBLISH, Account, Wait
 from enforcer.core.lines import Pause
 from enforcer.core.metrics import Metrics
 from enforcer.kafka.dispatch.fetch_responses import answer_of, changed
-from enforcer.kafka.names import LookUp, NameResolver
+from enforcer.kafka.names import NameResolver
 from enforcer.kafka.share_sessions import OUTSIDE, SHARE_TOPICS_MAX, Asking, ShareSession
 from enforcer.kafka.shares.frame_meter import FETCH_SLICE_MS, FrameMeter
 from enforcer.laws.shares.line_up import LineUp
@@ -67,8 +67,8 @@ class ConnectionMeter:
         line_up: its place among those that wait for accounts.
     """
 
-    def __init__(self, frames: FrameMeter, metrics: Metrics, pause: Pause, look_up: LookUp) -> None:
-        self.naming = NameResolver(frames.names, pause, look_up, frames.meter.clock.steady_ms)
+    def __init__(self, frames: FrameMeter, metrics: Metrics, pause: Pause, naming: NameResolver) -> None:
+        self.naming = naming
         self._frames = frames
         self._meter = frames.meter
         self._steady_ms = frames.meter.clock.steady_ms

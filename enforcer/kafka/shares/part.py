@@ -9,7 +9,7 @@ from typing import Final
 
 from enforcer.core import bounds
 from enforcer.core.metrics import Metrics
-from enforcer.kafka.names import NameQuestions
+from enforcer.kafka.names import NameResolver
 from enforcer.kafka.part import Behind, Charged, Limit, Link, Part, Request, Slot
 from enforcer.kafka.share_sessions import PART_BYTES
 from enforcer.kafka.shares.connection_meter import AdmittedProduce, ConnectionMeter
@@ -39,25 +39,24 @@ class SharesLimit(Limit):
         self, frames: FrameMeter, metrics: Metrics, broker: Callable[[tuple[str, int]], str]
     ) -> None:
         super().__init__(frames.meter)
-        self._frames, self._metrics, self._broker = frames, metrics, broker
+        self.frames, self.metrics, self.broker = frames, metrics, broker
 
     def reads(self, key: int, user: str, client_id: str) -> bool:
-        return self._frames.reads(key, user, client_id)
+        return self.frames.reads(key, user, client_id)
 
     def part(self, link: Link) -> Part:
-        return SharesPart(link, self._frames, self._metrics, self._broker)
+        return SharesPart(link, self)
 
 
 class SharesPart(Part):
     """The metering side of a connection."""
 
-    def __init__(
-        self, link: Link, frames: FrameMeter, metrics: Metrics, broker: Callable[[tuple[str, int]], str]
-    ) -> None:
-        self._link, self._broker = link, broker
-        self._questions = NameQuestions(link)
-        self._connection_meter = ConnectionMeter(frames, metrics, link.pacer, self._questions.ask)
-        self._make_shared = partial(ShareMeter, frames, metrics, link.pacer, self._questions.ask)
+    def __init__(self, link: Link, limit: SharesLimit) -> None:
+        frames = limit.frames
+        self._link, self._broker = link, limit.broker
+        self._naming = NameResolver(frames.names, link, frames.meter.clock.steady_ms)
+        self._connection_meter = ConnectionMeter(frames, limit.metrics, link.pacer, self._naming)
+        self._make_shared = partial(ShareMeter, frames, limit.metrics, link.pacer, self._naming)
         self._shared: ShareMeter | None = None
         self._silent = 0
 
@@ -72,16 +71,14 @@ class SharesPart(Part):
         if key == METADATA:
             request.readers.append(self._described)
             return True
-        if request.user != ANONYMOUS:
-            self._connection_meter.naming.proven = True
         take = {PRODUCE: self._produce, SHARE_FETCH: self._share}.get(key, self._fetch)
-        with self._questions.about(request):
+        with self._naming.about(request):
             return take(request)
 
     def take_plain(self, client_id: bytes, version: int, size: int, brings: ProducedPart) -> Charged | None:
         user = self._link.user
         if user != ANONYMOUS:
-            self._connection_meter.naming.proven = True
+            self._naming.proven = True
         admitted = self._connection_meter.plain(brings, version, size, user, client_id)
         if admitted is None:
             return None
@@ -166,7 +163,6 @@ class SharesPart(Part):
     def _share(self, request: Request) -> bool:
         header, user = request.header, request.user
         meter = self._shared = self._shared or self._make_shared()
-        meter.naming.proven |= self._connection_meter.naming.proven
         frame = meter.ask(request.frame, header, user, self._broker(self._link.address))
         if frame is None:
             self._link.hold(request)

@@ -11,7 +11,7 @@ from typing import Final
 from enforcer.core.account import DISPATCH, Account
 from enforcer.core.lines import Pause
 from enforcer.core.metrics import Metrics
-from enforcer.kafka.names import LookUp
+from enforcer.kafka.names import NameResolver
 from enforcer.kafka.part import PART_BYTES_MIN, Behind
 from enforcer.kafka.share_sessions import RECORDS_MAX, Asking, ShareSessions, may_acknowledge
 from enforcer.kafka.shares.connection_meter import ConnectionMeter
@@ -26,8 +26,8 @@ HOLD_MS: Final = 1_000.0
 class ShareMeter(ConnectionMeter):
     """A share session as the meter sees it; arguments as of ConnectionMeter."""
 
-    def __init__(self, frames: FrameMeter, metrics: Metrics, pause: Pause, look_up: LookUp) -> None:
-        super().__init__(frames, metrics, pause, look_up)
+    def __init__(self, frames: FrameMeter, metrics: Metrics, pause: Pause, naming: NameResolver) -> None:
+        super().__init__(frames, metrics, pause, naming)
         self._sessions = ShareSessions(frames.sessions)
         # Who owes for what has come.
         self._owing: set[Account] = set()

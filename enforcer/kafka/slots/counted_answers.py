@@ -67,7 +67,7 @@ class CountedAnswers(deque[Slot]):
         waiter: Waiter | None = None,
     ) -> None:
         super().__init__(sent)
-        self._limiter = limiter
+        self.limiter = limiter
         self._waiter = waiter
         self._tickets: dict[Slot, Ticket] = {}
         self._coming = coming
@@ -76,8 +76,12 @@ class CountedAnswers(deque[Slot]):
         # A request that is sent in part, whether it shall be sampled, and if it is slow.
         self._part: tuple[Slot, bool] | None = None
         self._slow = False
+        # Correlation ids of such Fetches about to be put in.
         self.prompt: set[int] = set()
-        """Correlation ids of Fetches about to be put in that must be answered at once."""
+
+    def look_over(self, piece: bytes | bytearray | memoryview) -> None:
+        """These requests, with their lengths, are about to be sent: note which must be answered at once."""
+        self.prompt |= prompt_fetches(piece)
 
     def append(self, slot: Slot, /) -> None:
         """A request was sent."""
@@ -94,7 +98,7 @@ class CountedAnswers(deque[Slot]):
         slot = super().popleft()
         ticket = self._take_out(slot)
         if ticket is not None:
-            self._limiter.end(ticket)
+            self.limiter.end(ticket)
         return slot
 
     def pop(self, index: SupportsIndex = -1, /) -> Slot:
@@ -102,7 +106,7 @@ class CountedAnswers(deque[Slot]):
         slot = super().pop()
         ticket = self._take_out(slot)
         if ticket is not None:
-            self._limiter.cancel((ticket,))
+            self.limiter.cancel((ticket,))
         return slot
 
     def clear(self) -> None:
@@ -114,14 +118,14 @@ class CountedAnswers(deque[Slot]):
         """The rest of the request that was sent in part has left: now the broker has it to do."""
         part, self._part = self._part, None
         if part is not None and part[0] in self._tickets:
-            self._limiter.restart(self._tickets[part[0]], part[1])
+            self.limiter.restart(self._tickets[part[0]], part[1])
 
     def check(self) -> None:
         """Called once a second: a client that sends a request slowly must not keep a slot by that."""
         if self._part is None or self._part[0] not in self._tickets:
             return
         if self._slow:
-            self._limiter.cancel((self._tickets[self._part[0]],))
+            self.limiter.cancel((self._tickets[self._part[0]],))
         self._slow = True
 
     def forget(self) -> None:
@@ -131,7 +135,7 @@ class CountedAnswers(deque[Slot]):
         slow by that. One that is away answers nobody, and there is nothing to be limited.
         """
         tickets, self._tickets, self._exempt = self._tickets, {}, None
-        self._limiter.cancel(tickets.values())
+        self.limiter.cancel(tickets.values())
 
     def _take_out(self, slot: Slot) -> Ticket | None:
         if slot is self._exempt:
@@ -147,7 +151,7 @@ class CountedAnswers(deque[Slot]):
             ticket.sampled = False
 
     def _count(self, slot: Slot) -> None:
-        limiter, kind = self._limiter, class_of(slot.api_key)
+        limiter, kind = self.limiter, class_of(slot.api_key)
         exempt = kind in limiter.exempt
         if slot.api_key not in DELAYED_KEYS:
             # Of those that never wait a connection has one slot, or it could send so many that nobody else's

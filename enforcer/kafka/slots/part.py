@@ -6,18 +6,16 @@ from collections.abc import Callable
 from math import ceil
 from typing import Final, Protocol
 
-from enforcer.core.lines import Pause
 from enforcer.core.settings import ProxySettings
 from enforcer.kafka.part import NO_KEYS, Behind, Concern, Link, Part, Request, Slot
 from enforcer.kafka.produce import answer, asked_in
-from enforcer.kafka.slots.counted_answers import ADMIN_CLASS, CountedAnswers, class_of, prompt_fetches
+from enforcer.kafka.slots.counted_answers import ADMIN_CLASS, CountedAnswers, class_of
 from enforcer.laws.concurrency.limiter import Limiter
 from enforcer.wire.kafka.frames import PRODUCE, parse_header
 from enforcer.wire.kafka.mutations import (
     MUTATION_KEYS,
     REQUEST_TIMED_OUT,
     STRICT_FROM,
-    MutationApi,
     TooManyItems,
     decode_request,
     refuse_all,
@@ -32,116 +30,6 @@ _FAILED_MAX: Final = 100
 _HEAD: Final = struct.Struct(">4xhh")
 _NS_PER_MS: Final = 1_000_000
 _NO_SLOT: Final = REQUEST_TIMED_OUT, "No slot under the concurrency limit of this broker; try again."
-
-
-class Flow:
-    """Decides whether the request at the head of a connection may be sent.
-
-    Args:
-        sent: what the broker has to answer already.
-        settings: how long a request may wait, and what those are told that do not.
-        coming: tells which request was sent in part.
-    """
-
-    def __init__(
-        self,
-        limiter: Limiter,
-        pause: Pause,
-        sent: deque[Slot],
-        settings: ProxySettings,
-        coming: Callable[[], Slot | None],
-    ) -> None:
-        self.limiter = limiter
-        self.due = CountedAnswers(limiter, sent, coming, self)
-        """What the broker has to answer; in the place of `Responses.due`."""
-        self._pause = pause
-        self._wait_ns = settings.inflight_wait_ms * _NS_PER_MS
-        self._failing = False
-        self.room = 1
-        """How many requests may be sent at once by who was just told to go on."""
-        self.waits = False
-        """Whether what the request at the head was last told to wait for is a slot."""
-
-    def wake(self) -> None:
-        """A slot may be free (lines.Waiter)."""
-        self._pause.wake()
-
-    def goes(self, requests: Behind, link: Link) -> bool:
-        """Whether the request at the head may be sent; if not, the connection is paused and in line.
-
-        One that has waited too long, or finds the line full, fails, and the next one is looked at.
-
-        Raises:
-            BadFrame: one that must fail cannot be read, or is longer than may be kept.
-        """
-        limiter = self.limiter
-        self.waits = False
-        for _ in range(_FAILED_MAX):
-            if requests.left_bytes < _HEAD.size:
-                # Not even its head is here.
-                return True
-            key, version = _HEAD.unpack_from(requests.data, requests.pos)
-            if self._passes(key, version):
-                self.room = 1
-                return True
-            if not self._failing and limiter.admits(self):
-                self.room = limiter.room(self)
-                return True
-            waited_ns = None if self._failing else limiter.wait(self)
-            if waited_ns is not None and waited_ns < self._wait_ns:
-                self.waits = True
-                self._pause.pause(ceil((self._wait_ns - waited_ns) / _NS_PER_MS))
-                return False
-            if not self._fails(key, requests, link):
-                return False
-        self._pause.pause(0.0)
-        return False
-
-    def look_over(self, piece: bytes | bytearray | memoryview) -> None:
-        """These requests, with their lengths, are about to be sent: note what `due` cannot see."""
-        self.due.prompt |= prompt_fetches(piece)
-
-    def step_aside(self) -> None:
-        """Its next request cannot go on for now: nobody shall wait for it."""
-        self.limiter.leave(self)
-
-    def close(self) -> None:
-        """The connection, or that to the broker, is over, or it is not counted any more."""
-        self.limiter.leave(self)
-        self.due.forget()
-
-    def _fails(self, key: int, requests: Behind, link: Link) -> bool:
-        """Fail the request at the head; whether the next one may be looked at.
-
-        Produce is told to try again. Of all others nobody knows what a client makes of an error, so the
-        connection ends, and the client comes back after its own backoff.
-        """
-        frame = None
-        if key == PRODUCE:
-            requests.gather()
-            frame = requests.next()
-            if frame is None:
-                # The rest of it must come before it can be answered.
-                self._failing = True
-                return False
-        self._failing = False
-        self.limiter.refuse()
-        self.limiter.leave(self)
-        header = None if frame is None else parse_header(frame)
-        if frame is None or header is None or produce_acks(frame, header) == 0:
-            link.end("no_slot")
-            return False
-        refused = dict.fromkeys(asked_in(frame, header).places, _NO_SLOT)
-        link.answer(Request(frame, header, link.user), answer(header, refused))
-        return True
-
-    def _passes(self, key: int, version: int) -> bool:
-        """Whether such a request need not wait: its class is exempt, or it is answered at once if need be."""
-        kind = class_of(key)
-        if kind in self.limiter.exempt:
-            return True
-        # An older version has no error that says it, so it waits as all else does.
-        return key in MUTATION_KEYS and version >= STRICT_FROM[MutationApi(key)]
 
 
 class ConnectionAnswers(Protocol):
@@ -168,24 +56,36 @@ class SlotsPart(Part):
     """Where the requests in flight of a connection count, which may change while it is open.
 
     Attributes:
-        flow: before the limiter of its broker; None: nowhere, as of most connections.
+        due: what the broker has to answer, counted, in the place of `Responses.due`; None: it is not, as of
+            most connections.
+        room: how many requests may be sent at once by who was just told to go on.
 
     Args:
         sent: its answers; `due` of these is counted.
+        settings: how long a request may wait, and what those are told that do not.
+        coming: tells which request was sent in part.
     """
 
     def __init__(
         self, link: Link, sent: ConnectionAnswers, settings: ProxySettings, coming: Callable[[], Slot | None]
     ) -> None:
-        self.flow: Flow | None = None
+        self.due: CountedAnswers | None = None
+        self.room = 1
         self._link = link
         self._sent = sent
         self._coming = coming
         self._settings = settings
+        self._wait_ns = settings.inflight_wait_ms * _NS_PER_MS
+        # Whether what the request at the head was last told to wait for is a slot.
+        self._failing = self._waits = False
+
+    def wake(self) -> None:
+        """A slot may be free (lines.Waiter)."""
+        self._link.pacer.wake()
 
     def take(self, request: Request) -> bool:
         """Refuse mutations that find no slot, by error 89: those are neither judged nor charged."""
-        limiter = None if self.flow is None else self.flow.limiter
+        limiter = None if self.due is None else self.due.limiter
         if limiter is None or limiter.spare or ADMIN_CLASS in limiter.exempt:
             return True
         try:
@@ -198,25 +98,59 @@ class SlotsPart(Part):
             self._link.answer(request, refuse_all(asked, INFLIGHT_THROTTLE_MS, message))
         return not asked.strict
 
+    def goes(self, requests: Behind, limiter: Limiter) -> bool:
+        """Whether the request at the head may be sent; if not, the connection is paused and in line.
+
+        One that has waited too long, or finds the line full, fails, and the next one is looked at.
+
+        Args:
+            limiter: of `due`.
+
+        Raises:
+            BadFrame: one that must fail cannot be read, or is longer than may be kept.
+        """
+        self._waits = False
+        for _ in range(_FAILED_MAX):
+            if requests.left_bytes < _HEAD.size:
+                # Not even its head is here.
+                return True
+            key, version = _HEAD.unpack_from(requests.data, requests.pos)
+            if _passes(limiter, key, version):
+                self.room = 1
+                return True
+            if not self._failing and limiter.admits(self):
+                self.room = limiter.room(self)
+                return True
+            waited_ns = None if self._failing else limiter.wait(self)
+            if waited_ns is not None and waited_ns < self._wait_ns:
+                self._waits = True
+                self._link.pacer.pause(ceil((self._wait_ns - waited_ns) / _NS_PER_MS))
+                return False
+            if not self._fails(key, requests, limiter):
+                return False
+        self._link.pacer.pause(0.0)
+        return False
+
     def count_by(self, limiter: Limiter | None) -> None:
         """From now on its requests in flight count here; None: nowhere (limits.ClientConnection)."""
-        before, sent = self.flow, self._sent
-        if limiter is (None if before is None else before.limiter):
+        sent = self._sent
+        if limiter is (None if self.due is None else self.due.limiter):
             return
-        self.flow, self.asked = None, NO_KEYS
-        if before is not None:
-            before.close()
+        if self.due is not None:
+            self.close()
             # Whoever waited for the old one asks again.
             self._link.pacer.wake()
+        self.due, self.asked = None, NO_KEYS
+        self.room, self._failing, self._waits = 1, False, False
         if limiter is None:
             sent.due = deque(sent.due)
             return
-        self.flow = Flow(limiter, self._link.pacer, sent.due, self._settings, self._coming)
-        sent.due, self.asked = self.flow.due, MUTATION_KEYS
+        sent.due = self.due = CountedAnswers(limiter, sent.due, self._coming, self)
+        self.asked = MUTATION_KEYS
 
     def step_aside(self) -> None:
-        if self.flow is not None:
-            self.flow.step_aside()
+        if self.due is not None:
+            self.due.limiter.leave(self)
 
     def waits(self, held: bool) -> bool:
         """Whether its next request waits for a slot and for nothing else, given whether it is held at all.
@@ -224,24 +158,55 @@ class SlotsPart(Part):
         If not, it has none to wait for: one that waits for something else, as for its account's debt or for
         the rest of its bytes, would keep a free slot from those behind it.
         """
-        flow = self.flow
-        if flow is None:
-            return False
-        if held and flow.waits:
+        if self.due is not None and held and self._waits:
             return True
-        flow.step_aside()
+        self.step_aside()
         return False
 
     def forget(self) -> None:
         """The client takes no answers for now: those that the broker gives are not seen, however soon."""
-        if self.flow is not None:
-            self.flow.due.forget()
+        if self.due is not None:
+            self.due.forget()
 
     def check(self) -> None:
         """Called once a second."""
-        if self.flow is not None:
-            self.flow.due.check()
+        if self.due is not None:
+            self.due.check()
 
     def close(self) -> None:
-        if self.flow is not None:
-            self.flow.close()
+        """The connection, or that to the broker, is over, or it is not counted any more."""
+        self.step_aside()
+        self.forget()
+
+    def _fails(self, key: int, requests: Behind, limiter: Limiter) -> bool:
+        """Fail the request at the head; whether the next one may be looked at.
+
+        Produce is told to try again. Of all others nobody knows what a client makes of an error, so the
+        connection ends, and the client comes back after its own backoff.
+        """
+        link, frame = self._link, None
+        if key == PRODUCE:
+            requests.gather()
+            frame = requests.next()
+            if frame is None:
+                # The rest of it must come before it can be answered.
+                self._failing = True
+                return False
+        self._failing = False
+        limiter.refuse()
+        limiter.leave(self)
+        header = None if frame is None else parse_header(frame)
+        if frame is None or header is None or produce_acks(frame, header) == 0:
+            link.end("no_slot")
+            return False
+        refused = dict.fromkeys(asked_in(frame, header).places, _NO_SLOT)
+        link.answer(Request(frame, header, link.user), answer(header, refused))
+        return True
+
+
+def _passes(limiter: Limiter, key: int, version: int) -> bool:
+    """Whether such a request need not wait: its class is exempt, or it is answered at once if need be."""
+    if class_of(key) in limiter.exempt:
+        return True
+    # An older version has no error that says it, so it waits as all else does.
+    return key in MUTATION_KEYS and version >= STRICT_FROM[key]

@@ -6,7 +6,7 @@ of the job. Pure: times are arguments, ms of one steady clock.
 """
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from enforcer.core import bounds
@@ -85,21 +85,15 @@ class LimitInForce:
             self.local = False
             self._set(self._decided.limit)
 
-    def feed(self, samples: Iterable[Sample], fraction: float, now_ms: float) -> None:
-        """Our own samples, as they go to the job.
-
-        Args:
-            fraction: our part of the limit.
-        """
-        samples = list(samples)
-        if samples and self._unheard_since_ms is None:
-            self._unheard_since_ms = now_ms
-        if self.local:
-            for sample in samples:
-                inflight = of_all(sample.inflight, fraction)
-                take(self._state, self._settings, sample.start_ns, sample.rtt_ns, inflight, sample.did_drop)
-            if samples:
-                self._set(int(self._state["estimate"]))
+    def feed(self, samples: Sequence[Sample], now_ms: float) -> None:
+        """Our own samples, as they go to the job."""
+        for sample in samples:
+            if self._unheard_since_ms is None:
+                self._unheard_since_ms = now_ms
+            if self.local:
+                take(self._state, self._settings, *sample)
+        if samples and self.local:
+            self._set(int(self._state["estimate"]))
 
     def unheard_ms(self, now_ms: float) -> float:
         """For how long nothing was heard of the job since samples were sent."""
@@ -130,12 +124,3 @@ class LimitInForce:
         way = "held" if limit == self.limit else "increase" if limit > self.limit else "decrease"
         self.changes[way] += 1
         self.limit = limit
-
-
-def of_all(inflight: int, fraction: float) -> int:
-    """What the requests in flight at one enforcer are of all, by its fraction of the limit; at least 1.
-
-    >>> of_all(3, 0.5), of_all(3, 1.0), of_all(1, 1 / 3)
-    (6, 3, 3)
-    """
-    return max(1, round(inflight / fraction))

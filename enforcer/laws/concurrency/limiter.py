@@ -8,6 +8,7 @@ clock that it is handed; one event loop.
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from itertools import islice
+from random import Random
 from typing import Final
 
 from enforcer.core.lines import Waiter
@@ -15,9 +16,6 @@ from streaming.contract.broker_events import Sample
 
 WAIT_BUCKETS_S: Final = (0.001, 0.005, 0.01, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
 _NS_PER_S: Final = 1_000_000_000
-_MASK: Final = (1 << 64) - 1
-_STEP: Final = 0x9E3779B97F4A7C15
-"""Of SplitMix64 (Steele, Lea and Flood, "Fast splittable pseudorandom number generators", 2014)."""
 _ROUNDING: Final = 1e-6
 
 
@@ -84,7 +82,7 @@ class Reservoir:
 
     Vitter's algorithm R (docs/protocol_notes.md 5.6). The choice depends on the number of a sample alone,
     never on what it says, so means and the distribution of round trips and of requests in flight are those of
-    all samples. A counter through a hash stands for the random numbers: two runs choose alike.
+    all samples. Two runs with one seed choose alike.
 
     Attributes:
         sent: samples taken out so far.
@@ -92,14 +90,14 @@ class Reservoir:
 
     Args:
         size: the most that are kept.
-        seed: where the counter begins, so that several of them do not choose alike.
+        seed: another one for each, so that several of them do not choose alike.
     """
 
-    __slots__ = ("_count", "_kept", "_seen", "_size", "discarded", "sent")
+    __slots__ = ("_chance", "_kept", "_seen", "_size", "discarded", "sent")
 
     def __init__(self, size: int, seed: int = 0) -> None:
         self._size = size
-        self._count = seed & _MASK
+        self._chance = Random(seed)
         self._seen = 0
         self._kept: list[tuple[int, Sample]] = []
         self.sent = self.discarded = 0
@@ -110,9 +108,8 @@ class Reservoir:
         if number < self._size:
             self._kept.append((number, sample))
             return
-        self._count = (self._count + _STEP) & _MASK
         self.discarded += 1
-        place = mixed(self._count) % (number + 1)
+        place = self._chance.randrange(number + 1)
         if place < self._size:
             self._kept[place] = number, sample
 
@@ -121,13 +118,6 @@ class Reservoir:
         kept, self._kept, self._seen = self._kept, [], 0
         self.sent += len(kept)
         return [sample for _, sample in sorted(kept)]
-
-
-def mixed(number: int) -> int:
-    """A number whose bits all depend on all bits of another one; both of 64 bits."""
-    number = (number ^ (number >> 30)) * 0xBF58476D1CE4E5B9 & _MASK
-    number = (number ^ (number >> 27)) * 0x94D049BB133111EB & _MASK
-    return number ^ (number >> 31)
 
 
 class Limiter:

@@ -11,7 +11,6 @@ import pyarrow as pa
 from enforcer.core import bounds
 from enforcer.core.law import Accounts, Context, DecisionReader, EnforcerLaw
 from enforcer.core.membership import Membership
-from enforcer.laws.concurrency.in_force import of_all
 from enforcer.laws.concurrency.limiter import Limiter
 from enforcer.laws.concurrency.partitions import SAMPLE_LINGER_MS, ConcurrencyMetrics, Partition, Partitions
 from streaming.columns.packed import pack
@@ -89,13 +88,8 @@ class SamplesOut:
         self._id_head = f"{context.proxy_id}-latency-{context.brokers_ms()}"
         self._count = count(1)
 
-    def __call__(self, samples: Mapping[str, list[Sample]], fractions: Mapping[str, float]) -> None:
-        """Send what was kept of partitions' round trips.
-
-        Args:
-            samples: by partition, in order.
-            fractions: this enforcer's part of each one's limit.
-        """
+    def __call__(self, samples: Mapping[str, list[Sample]]) -> None:
+        """Send what was kept of partitions' round trips, by partition, in order."""
         ts = self._context.brokers_ms()
         # All enforcers before one partition tell its starts on one clock.
         ahead_ns = ts * _NS_PER_MS - self._now_ns()
@@ -104,10 +98,7 @@ class SamplesOut:
                 "id": f"{self._id_head}-{next(self._count)}",
                 "ts": ts,
                 "partition": name,
-                "samples": [
-                    [s.start_ns + ahead_ns, s.rtt_ns, of_all(s.inflight, fractions[name]), s.did_drop]
-                    for s in kept
-                ],
+                "samples": [[s.start_ns + ahead_ns, s.rtt_ns, s.inflight, s.did_drop] for s in kept],
             }
             for name, kept in samples.items()
         ]

@@ -11,7 +11,7 @@ from prometheus_client import CollectorRegistry
 from enforcer.core import bounds
 from enforcer.core.law import Clock
 from enforcer.laws.concurrency.in_force import LimitInForce
-from enforcer.laws.concurrency.limiter import WAIT_BUCKETS_S, Limiter, Reservoir, mixed, own_part
+from enforcer.laws.concurrency.limiter import WAIT_BUCKETS_S, Limiter, Reservoir, own_part
 from streaming.contract.broker_events import Sample
 from streaming.contract.decisions import LimitDecision
 from streaming.metrics import MetricTable, Row, read_counter, read_gauge
@@ -32,8 +32,8 @@ under new names, and the job says no more of them either."""
 UNLIMITED: Final = 2**31 - 1
 """More than are ever in flight."""
 _PREFIX: Final = f"{Section.PARTITIONS}."
-SendSamples = Callable[[Mapping[str, list[Sample]], Mapping[str, float]], None]
-"""Sends what was kept of partitions' round trips, and our fraction of their limits; see SamplesOut."""
+SendSamples = Callable[[Mapping[str, list[Sample]]], None]
+"""Sends what was kept of partitions' round trips; see SamplesOut."""
 
 logger = logging.getLogger(__name__)
 
@@ -47,18 +47,15 @@ class Partition:
         in_force: the limit of all enforcers together.
         used_ms: when a request was under way last, on the steady clock.
         tracked: nobody is to wait: the mode is `track`.
-        fraction: our part of it.
     """
 
     limiter: Limiter
     in_force: LimitInForce
     used_ms: float
     tracked: bool
-    fraction: float = 1.0
 
     def set_fraction(self, fraction: float) -> None:
         """Our part of the limit, or the limit itself, may have changed."""
-        self.fraction = fraction
         self.limiter.set_limit(UNLIMITED if self.tracked else own_part(self.in_force.limit, fraction))
 
 
@@ -129,7 +126,7 @@ class Partitions:
         limiter = Limiter(
             name,
             in_force.limit,
-            Reservoir(kept, mixed(len(self.known) + 1)),
+            Reservoir(kept, len(self.known) + 1),
             self._now_ns,
             queue_max=INFLIGHT_QUEUE_MAX,
             deadline_ns=bounds.SLOT_DEADLINE_MS * 1_000_000,
@@ -176,22 +173,23 @@ class Partitions:
         now_ms = self._clock.steady_ms()
         samples: dict[str, list[Sample]] = {}
         for name, partition in self.known.items():
-            limiter, in_force = partition.limiter, partition.in_force
+            limiter, in_force, fraction = partition.limiter, partition.in_force, self._fraction_of(name)
             limiter.expire()
-            taken = limiter.samples.take()
+            kept = limiter.samples.take()
+            taken = [each._replace(inflight=of_all(each.inflight, fraction)) for each in kept]
             if taken:
                 samples[name] = taken
             if taken or limiter.in_flight:
                 partition.used_ms = now_ms
             if self._heard:
                 in_force.heard(now_ms)
-            in_force.feed(taken, partition.fraction, now_ms)
+            in_force.feed(taken, now_ms)
             if in_force.look(now_ms):
                 logger.warning("partition %s: the job is not heard; its limit is learned here", name)
-            partition.set_fraction(self._fraction_of(name))
+            partition.set_fraction(fraction)
         self._heard = False
         if samples:
-            self._tell(samples, {name: self.known[name].fraction for name in samples})
+            self._tell(samples)
 
     def forget_idle(self, connected: Callable[[], Collection[str | None]]) -> None:
         """Forget whom nobody uses; `connected`, rarely asked, tells which have connections."""
@@ -211,6 +209,15 @@ class Partitions:
 def exempt_of(entry: Mapping[str, Any]) -> frozenset[str]:
     """The classes that an entry lets pass."""
     return frozenset(map(str, entry.get("exempt", EXEMPT)))
+
+
+def of_all(inflight: int, fraction: float) -> int:
+    """What the requests in flight at one enforcer are of all, by its fraction of the limit; at least 1.
+
+    >>> of_all(3, 0.5), of_all(3, 1.0), of_all(1, 1 / 3)
+    (6, 3, 3)
+    """
+    return max(1, round(inflight / fraction))
 
 
 class ConcurrencyMetrics(MetricTable):

@@ -15,6 +15,11 @@ from streaming.contract.names import namespace_of
 from streaming.laws.dispatch.law import DIMENSIONS, LEVELS
 
 _TEXTS: Final = ("id", "broker", "topic", "subscription")
+_TYPES: Final = {
+    **dict.fromkeys((*_TEXTS, "proxy"), pa.string()), **dict.fromkeys(("ts", "applied_ts"), pa.int64()),
+    "acquired": pa.map_(pa.string(), pa.struct([(name, pa.int64()) for name in DIMENSIONS])),
+}  # fmt: skip
+"""Of the columns that the job writes."""
 
 
 class CounterStatement(NamedTuple):
@@ -101,14 +106,12 @@ def all_dispatches_of(value: bytes) -> list[CounterStatement] | None:
 
 def _is_usual(columns: Mapping[str, pa.Array]) -> bool:
     """Whether all but the counters is what `dispatch_of` takes."""
-    texts = [columns[name] for name in _TEXTS]
-    if any(column.null_count for column in (*texts, columns["ts"])):
+    if any(columns[name].type != kind for name, kind in _TYPES.items()):
         return False
-    if any(column.type != pa.string() for column in (*texts, columns["proxy"])):
+    if any(columns[name].null_count for name in (*_TEXTS, "ts")):
         return False
-    for times in (columns["ts"], columns["applied_ts"]):
-        if times.type != pa.int64() or not _within(times, TS_MAX_MS):
-            return False
+    if not all(_within(columns[name], TS_MAX_MS) for name in ("ts", "applied_ts")):
+        return False
     try:
         for topic in columns["topic"].unique().to_pylist():
             namespace_of(topic)
@@ -119,12 +122,7 @@ def _is_usual(columns: Mapping[str, pa.Array]) -> bool:
 
 def _all_counters(column: pa.Array) -> list[tuple[tuple[int, int] | None, ...]] | None:
     """The counters of each row, by level; None: some of them are none."""
-    kind = column.type
-    if not pa.types.is_map(kind) or not pa.types.is_struct(kind.item_type) or column.items.null_count:
-        return None
-    if kind.key_type != pa.string():
-        return None
-    if {field.name: field.type for field in kind.item_type} != dict.fromkeys(DIMENSIONS, pa.int64()):
+    if column.items.null_count:
         return None
     counts = [column.items.field(name).fill_null(0) for name in DIMENSIONS]
     row = np.repeat(np.arange(len(column)), np.diff(column.offsets.to_numpy()))

@@ -7,6 +7,7 @@ A protocol's side names the upstream broker (`broker-<id>`), the full name of th
 from collections import OrderedDict
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
+from math import inf
 from typing import Final
 
 from prometheus_client import CollectorRegistry
@@ -18,7 +19,7 @@ from enforcer.laws.dispatch.counter import Delivery
 from enforcer.laws.dispatch.counter_table import CounterTable, Moment
 from enforcer.laws.dispatch.decisions import READER, CounterStatement
 from enforcer.laws.dispatch.left import UNLIMITED, Left, both, debt_of, left_of, left_of_account
-from enforcer.laws.dispatch.reports import DeliveryReports, Report
+from enforcer.laws.dispatch.reports import DeliveryReports
 from enforcer.laws.dispatch.terms import Place, Terms, all_names, terms_of
 from streaming.contract.names import namespace_of
 from streaming.laws.dispatch.law import DIMENSIONS, FORGET_MS
@@ -38,24 +39,21 @@ class DeliveryTotals:
 
     Attributes:
         last: when, ms on the brokers' clock.
-        msgs: messages, until an hour passes without a delivery.
-        bytes: the same.
-        entries: the same, the batches that held them.
-        totals: all three since the start.
+        totals: messages, bytes, and the entries (batches) that held them, since the start.
+        before: the same until an hour passed without a delivery.
     """
 
     last: int = -1
-    msgs: int = 0
-    bytes: int = 0
-    entries: int = 0
     totals: tuple[int, int, int] = (0, 0, 0)
+    before: tuple[int, int, int] = (0, 0, 0)
 
     def take(self, ts: int, msgs: int, size: int, entries: int) -> None:
         """Add a delivery."""
+        had = self.totals
+        if ts - self.last > FORGET_MS:
+            self.before = had
         self.last = ts
-        self.msgs, self.bytes, self.entries = self.msgs + msgs, self.bytes + size, self.entries + entries
-        before = self.totals
-        self.totals = before[0] + msgs, before[1] + size, before[2] + entries
+        self.totals = had[0] + msgs, had[1] + size, had[2] + entries
 
 
 class DispatchMetrics(MetricTable):
@@ -123,7 +121,7 @@ class DispatchMetrics(MetricTable):
             yield self.limited_by, [*place, now.level, now.dimension], 1
         debts = debt_of(presents)
         for dimension, free, owed in zip(DIMENSIONS, (now.msgs, now.bytes), debts, strict=True):
-            if free is not None:
+            if free < inf:
                 yield self.available, [*place, dimension], free
                 yield self.debt, [*place, dimension], owed
 
@@ -276,8 +274,11 @@ class Dispatch(EnforcerLaw):
                     account.charge(DISPATCH, units, size, self._clock.steady_ms())
         if ts is None:
             return
-        event_id = f"{self._id_head}{self._seq}"
-        self.reports.put(Report(event_id, ts, *place, msgs, size, entries, backlog, self._proxy_id))
+        self.reports.put(moment.broker, {
+            "id": f"{self._id_head}{self._seq}", "ts": ts, "broker": moment.broker, "topic": topic,
+            "subscription": subscription, "msgs": msgs, "bytes": size, "entries": entries, "backlog": backlog,
+            "proxy": self._proxy_id,
+        })  # fmt: skip
 
     def mean_entry(self, broker: str, topic: str, subscription: str) -> tuple[float, float]:
         """Mean messages and bytes of an entry delivered so far through this proxy, for planning.
@@ -285,9 +286,11 @@ class Dispatch(EnforcerLaw):
         As the law's averages it is forgotten after an hour without a delivery; (1.0, 0.0): nothing was seen.
         """
         seen = self.seen.get((broker, topic, subscription))
-        if seen is None or not seen.entries or self.brokers_ms() - seen.last > FORGET_MS:
+        if seen is None or self.brokers_ms() - seen.last > FORGET_MS:
             return 1.0, 0.0
-        return seen.msgs / seen.entries, seen.bytes / seen.entries
+        now, before = seen.totals, seen.before
+        entries = now[2] - before[2]
+        return ((now[0] - before[0]) / entries, (now[1] - before[1]) / entries) if entries else (1.0, 0.0)
 
     def throttled(self, broker: str, topic: str, subscription: str, level: str, dimension: str) -> None:
         """What was to be delivered was cut, or held back, by a level's limit in a dimension; for metrics."""
@@ -326,6 +329,4 @@ class Dispatch(EnforcerLaw):
             seen = self.seen[place] = DeliveryTotals()
         else:
             self.seen.move_to_end(place)
-            if ts - seen.last > FORGET_MS:
-                seen.msgs = seen.bytes = seen.entries = 0
         seen.take(ts, msgs, size, entries)

@@ -6,17 +6,17 @@ Alone at 10 per second, 11 delivered and 700 ms gone since the second began: not
 >>> alone, third = (Counter(("b1", "t1", "s1"), 1_700, 0, proxies) for proxies in (1, 3))
 >>> alone.acquired = [11, 0]
 >>> left_of([(2, limit, alone)], 1_700)
-Left(msgs=0, bytes=None, wait_ms=300, level='subscription', dimension='msgs')
+Left(msgs=0, bytes=inf, wait_ms=300, level='subscription', dimension='msgs')
 
 One of three proxies has its part of what the statement left, here a third of 10 - 4, and of each period's
 rate; whoever is below it may deliver one more, whatever that brings.
 
 >>> third.acquired, third.part = [4, 0], [4 * third.pieces[0], 0]
 >>> left_of([(2, limit, third)], 1_700)
-Left(msgs=2, bytes=None, wait_ms=0, level='', dimension='')
+Left(msgs=2, bytes=inf, wait_ms=0, level='', dimension='')
 >>> third.acquired[0], third.part[0] = 6, third.part[0] + 2 * WHOLE
 >>> left_of([(2, limit, third)], 1_700)
-Left(msgs=0, bytes=None, wait_ms=300, level='subscription', dimension='msgs')
+Left(msgs=0, bytes=inf, wait_ms=300, level='subscription', dimension='msgs')
 """
 
 from collections.abc import Iterable, Sequence
@@ -36,7 +36,7 @@ class Left(NamedTuple):
     """What may be delivered now.
 
     Attributes:
-        msgs: units: messages, or entries with dispatchThrottlingOnBatchMessageEnabled; None: not limited.
+        msgs: units: messages, or entries with dispatchThrottlingOnBatchMessageEnabled; infinite: not limited.
         bytes: the same in bytes.
         wait_ms: 0 if something is left in every limited dimension, else the time until the period in which it
             is, if nothing more is delivered; a decision may end it sooner.
@@ -44,8 +44,8 @@ class Left(NamedTuple):
         dimension: the same of DIMENSIONS.
     """
 
-    msgs: int | None
-    bytes: int | None
+    msgs: float
+    bytes: float
     wait_ms: int
     level: str
     dimension: str
@@ -53,29 +53,23 @@ class Left(NamedTuple):
     def beside(self, others: OtherClaims) -> "Left":
         """What is left for one of several."""
         return self._replace(
-            msgs=None if self.msgs is None else others.leaves(self.msgs, 0),
-            bytes=None if self.bytes is None else others.leaves(self.bytes, 1),
+            msgs=inf if self.msgs == inf else others.leaves(int(self.msgs), 0),
+            bytes=inf if self.bytes == inf else others.leaves(int(self.bytes), 1),
         )
 
 
-UNLIMITED = Left(None, None, 0, "", "")
+UNLIMITED = Left(inf, inf, 0, "", "")
 """Nothing limits."""
 
 
 def both(one: Left, other: Left) -> Left:
     """What two limits leave together; in a tie the first is waited for.
 
-    >>> both(Left(5, None, 0, "", ""), Left(7, 0, 40, "topic", "bytes"))
+    >>> both(Left(5, inf, 0, "", ""), Left(7, 0, 40, "topic", "bytes"))
     Left(msgs=5, bytes=0, wait_ms=40, level='topic', dimension='bytes')
     """
     longest = other if other.wait_ms > one.wait_ms else one
-    return longest._replace(msgs=_least(one.msgs, other.msgs), bytes=_least(one.bytes, other.bytes))
-
-
-def _least(one: int | None, other: int | None) -> int | None:
-    if one is None or other is None:
-        return other if one is None else one
-    return min(one, other)
+    return longest._replace(msgs=min(one.msgs, other.msgs), bytes=min(one.bytes, other.bytes))
 
 
 _BOTH: Final = range(len(DIMENSIONS))
@@ -91,7 +85,7 @@ def left_of(presents: Sequence[Present], at: int, others: Sequence[OtherClaims] 
         at: their time, ms.
         others: what others take of what each leaves; nobody waits for them here. None: nothing.
     """
-    least: list[int | None] = [None, None]
+    least = [inf, inf]
     longest, freed_level, freed_dimension = 0, "", ""
     place = -1
     for level, limit, counter in presents:
@@ -111,8 +105,7 @@ def left_of(presents: Sequence[Present], at: int, others: Sequence[OtherClaims] 
                 wait = max(wait, wait_ms(part, its_rate, limit.period_ms, at))
             if others is not None and others[place] is not NOTHING:
                 free = others[place].leaves(free, dimension)
-            before = least[dimension]
-            if before is None or free < before:
+            if free < least[dimension]:
                 least[dimension] = free
             if wait > longest:  # not >=: the first level, then dimension, wins a tie, as in the law
                 longest, freed_level, freed_dimension = wait, LEVELS[level], DIMENSIONS[dimension]
@@ -134,7 +127,7 @@ def left_of_account(account: Account, level: str, now_ms: float) -> Left:
     """
     if account.limits.shadow:
         return UNLIMITED
-    least: list[int | None] = [None, None]
+    least = [inf, inf]
     for place in _BOTH:
         bucket = account.buckets[DISPATCH + place]
         if bucket is not None and bucket.rate != inf:
@@ -143,8 +136,7 @@ def left_of_account(account: Account, level: str, now_ms: float) -> Left:
             least[place] = max(1, int(bucket.tokens)) if bucket.tokens >= 0.0 else 0
     wait = account.debt(DISPATCH, now_ms)
     if wait is None:
-        msgs, size = (None if here is None else max(1, here) for here in least)
-        return Left(msgs, size, 0, "", "")
+        return Left(max(1, least[0]), max(1, least[1]), 0, "", "")
     wait_ms = max(1, round(min(wait.ms, LONGEST_WAIT_MS)))
     return Left(least[0], least[1], wait_ms, level, DIMENSIONS[wait.dimension - DISPATCH])
 

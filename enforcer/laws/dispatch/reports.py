@@ -5,7 +5,7 @@ it was delivered, so no single event overtakes a packed one of its broker: a bro
 key, and their record's key, single or packed, is the broker, which gives all of them one partition.
 """
 
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 import pyarrow as pa
 
@@ -18,22 +18,12 @@ PACK_LINGER_MS: Final = 20
 """How long the report of a delivery waits for others: less than a batch of the job takes."""
 WAITING_MAX: Final = 4_096
 """Deliveries of one broker that wait; then they go out at once."""
+_TYPE: Final = "dispatch_usage"
 _NAMES: Final = ("broker", "topic", "subscription", "proxy")
 
 
-class Report(NamedTuple):
-    """One delivery, by the fields of its event."""
-
-    id: str
-    ts: int
-    broker: str
-    topic: str
-    subscription: str
-    msgs: int
-    bytes: int
-    entries: int
-    backlog: bool
-    proxy: str
+Event = dict[str, Any]
+"""One delivery, by the fields of its event."""
 
 
 class DeliveryReports:
@@ -46,50 +36,47 @@ class DeliveryReports:
     def __init__(self, context: Context, counts: DeliveryAnomalies) -> None:
         self._context, self._counts = context, counts
         self._pack_min = bounds.PACK_MIN
-        self._waiting: dict[str, list[Report]] = {}
+        self._waiting: dict[str, list[Event]] = {}
 
-    def put(self, report: Report) -> None:
-        """Report a delivery, in a moment."""
+    def put(self, broker: str, event: Event) -> None:
+        """Report a delivery through a broker, in a moment."""
         first = not self._waiting
-        waiting = self._waiting.setdefault(report.broker, [])
-        waiting.append(report)
+        waiting = self._waiting.setdefault(broker, [])
+        waiting.append(event)
         if len(waiting) >= WAITING_MAX:
-            del self._waiting[report.broker]
-            self._write(report.broker, waiting)
+            del self._waiting[broker]
+            self._write(broker, waiting)
         if first:
             self._context.call_later(PACK_LINGER_MS, self.flush)
 
     def flush(self) -> None:
         """Hand over all that waits."""
         waiting, self._waiting = self._waiting, {}
-        for broker, reports in waiting.items():
-            self._write(broker, reports)
+        for broker, events in waiting.items():
+            self._write(broker, events)
 
-    def _write(self, broker: str, reports: list[Report]) -> None:
-        if len(reports) < self._pack_min:
-            for report in reports:
-                if not self._context.send_usage({"type": "dispatch_usage", **report._asdict()}, broker):
-                    self._counts.unsent += 1
+    def _write(self, broker: str, events: list[Event]) -> None:
+        if len(events) >= self._pack_min:
+            self._pack(broker, events)
             return
-        for first, value in _packed(reports):
-            if not self._context.send_usage_pack(value, broker):
-                self._counts.unsent += first
+        for event in events:
+            self._counts.unsent += not self._context.send_usage({"type": _TYPE, **event}, broker)
+
+    def _pack(self, broker: str, events: list[Event]) -> None:
+        """Hand over some as a packed record, or several where they are too large for one."""
+        values = list(pack(_TYPE, rows_of(events)))
+        if len(values) > 1 and len(events) > 1:
+            # How many each piece holds is only known if they are cut here.
+            half = len(events) // 2
+            self._pack(broker, events[:half])
+            self._pack(broker, events[half:])
+        elif not self._context.send_usage_pack(values[0], broker):
+            self._counts.unsent += len(events)
 
 
-def _packed(reports: list[Report]) -> list[tuple[int, bytes]]:
-    """Reports as packed records, with how many each holds; in one unless they are too large for it."""
-    values = list(pack("dispatch_usage", rows_of(reports)))
-    if len(values) == 1 or len(reports) == 1:
-        return [(len(reports), values[0])]
-    # How many each piece holds is only known if they are cut here.
-    half = len(reports) // 2
-    return _packed(reports[:half]) + _packed(reports[half:])
-
-
-def rows_of(reports: list[Report]) -> pa.RecordBatch:
-    """Reports as columns; names, of which there are few, as dictionaries."""
-    columns: dict[str, Any] = {}
-    for name, values in zip(Report._fields, zip(*reports, strict=True), strict=True):
-        column = pa.array(values)
-        columns[name] = column.dictionary_encode() if name in _NAMES else column
+def rows_of(events: list[Event]) -> pa.RecordBatch:
+    """Events as columns; names, of which there are few, as dictionaries."""
+    values = zip(*map(dict.values, events), strict=True)
+    columns = dict(zip(events[0], map(pa.array, values), strict=True))
+    columns |= {name: columns[name].dictionary_encode() for name in _NAMES}
     return pa.RecordBatch.from_pydict(columns)

@@ -10,7 +10,7 @@ Both must leave something. Over time they give the same, so nobody gets less tha
 """
 
 from collections import OrderedDict
-from math import ceil
+from math import ceil, inf
 from typing import Final
 
 from enforcer.laws.dispatch.left import UNLIMITED, Left, both
@@ -107,7 +107,7 @@ class Smoothing:
             debts = self._debts.get(names)
             if debts is None:
                 continue
-            least: list[int | None] = [None, None]
+            least = [inf, inf]
             longest, freed_by = 0, ("", "")
             for dimension, debt in enumerate(debts):
                 rate = limit.rate[dimension]

@@ -1,7 +1,6 @@
 """Usage reports: what this proxy tells the job of its groups (docs/contract.md 3.2, PIP-82).
 
-One record a round with all groups that have something to say, packed if they are many, cut where it becomes
-too large.
+One record a round with all groups that have something to say, packed if they are many or have long names.
 """
 
 import logging
@@ -22,7 +21,7 @@ from streaming.columns.packed import RECORD_BYTES, pack
 from streaming.contract.usage_events import COUNTS, DIMENSIONS
 
 USAGE_RECORD_BYTES: Final = 524_288
-"""A report is split into records of this size: half of what brokers take by default (message.max.bytes)."""
+"""A larger report is packed, which is cut: half of what brokers take by default (message.max.bytes)."""
 ROUNDS_MAX: Final = 3
 """A group in use is reported at least once in so many rounds."""
 _CHANGE: Final = 0.1
@@ -32,7 +31,6 @@ _SAME_SHARE: Final = 0.001
 _NO_SHARE: Final = (None,) * len(DIMENSIONS)
 _ZEROS_MAX: Final = 2
 """Reports of silence in a row; after them a group is not looked at until it is used again."""
-_HEAD_BYTES: Final = 256
 _LOG_AGAIN_MS: Final = 60_000.0
 """A group that was not held back for so long is news when it is again."""
 _SHOWN: Final = 20
@@ -191,18 +189,19 @@ class UsageReports:
         return True
 
     def _send(self, uses: Mapping[str, Use], period_ms: int) -> None:
-        """Send a report, of many groups as packed records, else as JSON; cut where it is too large."""
+        """Send a report, of many groups, or such with long names, as packed records, else as JSON."""
         self._count += 1
-        head = {"id": f"{self._id_head}-{self._count}", "broker": self._proxy_id, "period_ms": period_ms}
-        if len(uses) >= bounds.PACK_MIN:
-            for groups, value in packed_reports(head, uses):
-                self._sent(groups, self._context.send_usage_pack(value, self._proxy_id))
+        if not uses:
             return
-        for part, usage in enumerate(_cut(uses, USAGE_RECORD_BYTES - _HEAD_BYTES)):
+        head = {"id": f"{self._id_head}-{self._count}", "broker": self._proxy_id, "period_ms": period_ms}
+        if len(uses) < bounds.PACK_MIN:
+            usage = {group: _entry(use) for group, use in uses.items()}
             event = {"type": "group_usage", **head, "usage": usage}
-            if part:
-                event["id"] = f"{head['id']}.{part}"
-            self._sent(usage, self._context.send_usage(event, self._proxy_id))
+            if len(orjson.dumps(event)) <= USAGE_RECORD_BYTES:
+                self._sent(uses, self._context.send_usage(event, self._proxy_id))
+                return
+        for groups, value in packed_reports(head, uses):
+            self._sent(groups, self._context.send_usage_pack(value, self._proxy_id))
 
     def _sent(self, groups: Iterable[str], taken: bool) -> None:
         for group in groups:
@@ -227,22 +226,6 @@ def _entry(use: Use) -> dict[str, Any]:
 _SILENCE: Final = Use((0,) * len(DIMENSIONS), (None,) * len(DIMENSIONS))
 
 
-def _cut(uses: Mapping[str, Use], size_max: int) -> Iterator[dict[str, orjson.Fragment]]:
-    """The groups' entries, as many to a record as fit; at least one."""
-    usage: dict[str, orjson.Fragment] = {}
-    size = 0
-    for group, use in uses.items():
-        raw = orjson.dumps(_entry(use))
-        added = len(raw) + len(orjson.dumps(group)) + 2
-        if usage and size + added > size_max:
-            yield usage
-            usage, size = {}, 0
-        usage[group] = orjson.Fragment(raw)
-        size += added
-    if usage:
-        yield usage
-
-
 def packed_reports(
     head: Mapping[str, Any], uses: Mapping[str, Use], most: int = RECORD_BYTES
 ) -> Iterator[tuple[Sequence[str], bytes]]:
@@ -256,21 +239,15 @@ def packed_reports(
     groups = list(uses)
     counts = np.array([use.counts for use in uses.values()], dtype=np.int64)
     times = [[NOT_LIMITED if t is None else t for t in use.throttled_ms] for use in uses.values()]
-    yield from _parts(head, groups, counts, np.array(times, dtype=np.int64), most)
-
-
-def _parts(
-    head: Mapping[str, Any], groups: Sequence[str], counts: Integers, times: Integers, most: int
-) -> Iterator[tuple[Sequence[str], bytes]]:
-    rows = report_rows(**head, groups=groups, counts=counts, throttled_ms=times)
+    rows = report_rows(**head, groups=groups, counts=counts, throttled_ms=np.array(times, dtype=np.int64))
     (value,) = pack("group_usage", rows, most)
     if len(value) <= most or len(groups) == 1:
         yield groups, value
         return
     half = len(groups) // 2
-    for part, stretch in enumerate((slice(0, half), slice(half, None))):
+    for part, names in enumerate((groups[:half], groups[half:])):
         own = {**head, "id": f"{head['id']}.{part}"}
-        yield from _parts(own, groups[stretch], counts[stretch], times[stretch], most)
+        yield from packed_reports(own, {name: uses[name] for name in names}, most)
 
 
 def report_rows(

@@ -176,10 +176,7 @@ class Limits:
         for level, account in self._accounts:
             accounts = both(accounts, left_of_account(account, level, now_ms))
         all_of_them = both(rates, accounts)
-        units, msgs, size = (
-            inf if left is None else float(left) for left in (rates.msgs, accounts.msgs, all_of_them.bytes)
-        )
-        return Room(units, msgs, size, *all_of_them[2:])
+        return Room(rates.msgs, accounts.msgs, *all_of_them[1:])
 
     def charge(self, msgs: int, size: int, entries: int, *, backlog: bool) -> None:
         """Count what was delivered."""

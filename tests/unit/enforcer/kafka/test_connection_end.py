@@ -107,11 +107,12 @@ def test_a_part_of_a_request_holds_nothing_up() -> None:
 
 
 def test_what_we_ask_behind_a_part_of_a_request_holds_nothing_up() -> None:
-    """It never leaves, as of a timer that looks for a group's topics: the connection stayed for 30 s."""
+    """It never leaves, before or after the client's end, as of a timer: the connection stayed for 30 s."""
     rig = Rig()
     rig.connection.data_received(opaque(1) + opaque(2, 100_000)[:50_000])
     assert rig.connection.send(Slot(METADATA, 12, 0, lambda _: None), b"")
     rig.connection.eof_received()
+    assert not rig.connection.send(Slot(METADATA, 12, 0, lambda _: None), b"")
     rig.answer([answer(1)])
     assert rig.client.answered() == [1] and rig.client.closed and rig.upstream.closed
 
@@ -262,11 +263,11 @@ def test_what_is_ended_loses_what_waits(ended: str) -> None:
         rig.connection.data_received(silent(1) + silent(2))
         if ended:
             rig.lose_client() if ended == "lost" else rig.connection.eof_received()
-        troubles = rig.connection._troubles
-        troubles.greedy(1, closed) if dropped == closed else troubles.no_answer(WeirError("bad"))
+        ending = rig.connection.ending
+        ending.greedy(1, closed) if dropped == closed else ending.no_answer(WeirError("bad"))
         assert rig.dropped(dropped) == (2 if ended else 0)
         assert (rig.closed(closed) or 0) == (0 if ended == "lost" else 1)
-        assert rig.upstream.aborted and not rig.connection.ending.takes
+        assert rig.upstream.aborted and not ending.takes
 
 
 def test_a_lost_broker_waits_for_a_decision(rig: Rig) -> None:

@@ -64,6 +64,9 @@ def test_ambiguous_fetches_may_pass() -> None:
         world.desk.readers.assigned(CLIENT, group, "m", {"t": frozenset({0})})
     request, plan = rig.sent({"t": 1}, session=5)
     assert (request.session_id, request.session_epoch) == (5, -1) and plan.cut is None
+    # A later part has held it.
+    rig.fetches.take_back()
+    rig.sent({"t": 1}, session=5)
     assert world.counter("ambiguous") == 1
 
 

@@ -148,7 +148,7 @@ def test_sessions_that_must_end() -> None:
             rig.begins(full_request)
         if before and not topics:
             world.counted.topics[full("u")] = (10, 0)
-            world.counted.generation += 1
+            world.counted.change()
         request, plan = rig.sent(topics, epoch=3, session=9)
         assert (request.session_id, request.session_epoch) == (-1, 3) and plan.cut is None
         # The client begins anew.
@@ -250,20 +250,6 @@ def test_names_and_proof_are_asked_for_first() -> None:
     assert unproven.plan({"t": 1}) is None and unproven.asked[0][0] == []
     unproven.asked[0][1]({})
     assert unproven.plan({"t": 1}) is not None
-
-
-def test_more_ids_without_a_name_than_are_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each is asked for once for a request, and then it goes on: one request is not work without end."""
-    monkeypatch.setattr("enforcer.kafka.names.ABSENT_MAX", 2)
-    monkeypatch.setattr("enforcer.kafka.names.ASKED_AT_ONCE", 2)
-    rig = Rig(World(), 13)
-    topics = {f"u{number}": 1 for number in range(7)}
-    for round_number in range(4):
-        assert rig.plan(topics) is None
-        assert len(rig.asked) == round_number + 1
-        rig.asked[-1][1]({})
-    rig.sent(topics)
-    assert [len(asked) for asked, _ in rig.asked] == [2, 2, 2, 1]
 
 
 def test_bytes_and_entries() -> None:
@@ -387,3 +373,17 @@ def test_requests_of_too_many_partitions_go_on_one_by_one(version: int) -> None:
     # A connection that was limited before is read in another way.
     rig.gets({"t": 1}, {"t": [SIX * 2]})
     assert rig.sent(many)[1].cut is None and world.counter("large") == 3
+
+
+def test_a_fetch_that_its_group_holds_has_had_its_turn() -> None:
+    """It takes no further one, and is counted once, however often it is planned."""
+    world = World()
+    rig, many = Rig(world), {"t": FETCH_PARTS_MAX + 1}
+    rig.sent(many)
+    for _ in range(2):
+        rig.fetches.take_back()
+        rig.sent(many)
+    assert world.counter("large") == 1 and rig.plan(many) is None
+    world.now_ms += LARGE_MS
+    Rig(world).sent(many)
+    assert world.counter("large") == 2

@@ -217,7 +217,7 @@ def test_resource_groups_are_charged_for_what_is_left() -> None:
     # Its dispatch limit would let it go on; its group owes.
     counted.topics.clear()
     counted.topics["persistent://acme/orders/t"] = (1_000, 0)
-    counted.generation += 1
+    counted.change()
     rig.connection.data_received(frame)
     assert len(rig.upstream.sent) == sent and len(rig.fetch_context.lines) == 0
 

@@ -7,6 +7,7 @@ from clock_kit import Waiter
 from fetch_rig import ADDRESS, BROKER, CLIENT, World, full
 from hypothesis import given
 from hypothesis import strategies as st
+from naming_kit import Naming
 from share_frames import Waiting, id_of, read_request, share_request, share_response
 from traffic_kit import batch
 
@@ -14,7 +15,7 @@ from enforcer.core.lines import RESERVED_MS
 from enforcer.kafka.dispatch.context import UNHEARD_MS
 from enforcer.kafka.dispatch.fetches import Plan
 from enforcer.kafka.dispatch.share_fetches import ALONE_MS, ShareFetches
-from enforcer.kafka.names import ABSENT_MS, NameResolver
+from enforcer.kafka.names import ABSENT_MS
 from enforcer.kafka.part import FETCH_LIMIT_MAX, PART_BYTES_MIN
 from enforcer.kafka.share_sessions import SHARE_PARTS_MAX, SHARE_SESSIONS_MAX, SHARE_TOPICS_MAX
 
@@ -29,9 +30,7 @@ class Rig(Waiter):
         super().__init__()
         self.world = world
         world.names.update({id_of(name): name for name in topics})
-        naming = NameResolver(world.names, self, self.look_up, lambda: world.now_ms)
-        naming.proven = True
-        self.shares = ShareFetches(world.desk, self, naming)
+        self.shares = ShareFetches(world.desk, self, Naming(world.names, self, lambda: world.now_ms))
         self.address = ADDRESS
 
     def plan(self, topics: str = "", **fields: Any) -> Plan | None:
@@ -282,6 +281,9 @@ def test_too_large_a_session_gets_a_record_at_a_time(many: dict[str, int]) -> No
     parts = [{"PartitionIndex": number} for number in range(many.get("parts", 1))]
     named = [{"TopicId": topic, "Partitions": parts} for topic in topics]
     assert rig.room(epoch=0, Topics=named) == (1, PART_BYTES_MIN)
+    # A later part has held it, which takes no further turn.
+    rig.shares.take_back()
+    assert rig.room() == (1, PART_BYTES_MIN) and rig.world.counter("large") == 1
     assert rig.plan() is None
     rig.world.now_ms += 1_000
     assert rig.room() == (1, PART_BYTES_MIN)

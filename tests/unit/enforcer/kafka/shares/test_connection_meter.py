@@ -168,8 +168,11 @@ def test_ids_that_nobody_knows_are_bounded(line: Line) -> None:
     assert line.produce(1, "t0", version=13) is None
 
 
-def test_one_request_with_many_ids_ends_asking(desk: Desk, line: Line) -> None:
-    """Some at a time and each once, however many nobody knows."""
+def test_one_request_with_many_ids_ends_asking(
+    desk: Desk, line: Line, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Some at a time and each once, however many nobody knows, and more than are remembered."""
+    monkeypatch.setattr("enforcer.kafka.names.ABSENT_MAX", 2)
     frame, header = produce(13, {f"t{number}": [batch(1)] for number in range(3 * ASKED_AT_ONCE)})
     for asked in (1, 2, 3):
         assert line.connection_meter.produce(frame, header, "bob") is None
@@ -189,21 +192,6 @@ def test_an_unknown_topic_beside_one_in_debt_is_counted_once(desk: Desk, line: L
     assert line.connection_meter.produce(frame, header, "bob") is None and desk.meter.unmetered == 0
     desk.now_ms = 2_000
     assert line.connection_meter.produce(frame, header, "bob") is not None and desk.meter.unmetered == 1
-
-
-def test_a_session_that_began_unread_is_metered_all_the_same(desk: Desk, line: Line) -> None:
-    """As all are that were there before a first group: nobody has seen which topics they have."""
-    frame, header = fetch_request(16, {}, epoch=7, session=9)
-    data = fetch_response(16, {TOPIC: [batch(9)]}, session_id=9)
-    assert line.connection_meter.fetch(frame, header, "bob") is not None
-    brought, _ = whole(line.connection_meter.fetched(data, header, "bob"))
-    assert decode(FetchResponse, 16, bytes(brought)).responses == [] and not used(desk.meter)
-    assert line.connection_meter.fetch(frame, header, "bob") is None
-    ((ids, done),) = line.asked
-    done({ids[0]: TOPIC})
-    assert line.connection_meter.fetch(frame, header, "bob") is not None
-    assert whole(line.connection_meter.fetched(data, header, "bob"))[0] == data
-    assert used(desk.meter)["rg1"][2] == 9 and desk.meter.unmetered == 0
 
 
 def test_a_large_metadata_response_is_not_read(desk: Desk, line: Line) -> None:

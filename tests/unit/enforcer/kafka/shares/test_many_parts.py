@@ -22,16 +22,22 @@ def test_a_large_response_is_read_in_steps(monkeypatch: pytest.MonkeyPatch) -> N
     assert whole(steps) == (response, 0) and used(desk.meter)["rg1"][2] == 7
 
 
-def test_more_topics_than_are_read_are_metered_all_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
-    """By id the names of the others are asked for once they bring something, which does not pass before."""
+@pytest.mark.parametrize("unread", [True, False])
+def test_what_comes_of_topics_that_were_not_read(unread: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of a session that began before there was a group, or of too many to be read: it is metered, too.
+
+    The names of such topics are asked for once they bring something, which does not pass before.
+    """
     monkeypatch.setattr("enforcer.wire.kafka.traffic.FETCH_PARTS_MAX", 2)
     desk = Desk(GROUPS)
     line, header = Line(desk), RequestHeader(FETCH, 16, 1, "c", 0)
-    names = ["a", "b", TOPIC]
-    desk.frames.names.update({key_of(name, True): name for name in names[:2]})
-    frame, asked = fetch_request(16, dict.fromkeys(names, 1))
-    data = fetch_response(16, {"a": [b""], TOPIC: [batch(9)]})
-    assert fetching(frame, asked).more and line.connection_meter.fetch(frame, asked, "bob") is not None
+    desk.frames.names.update({key_of(name, True): name for name in "ab"})
+    frame, asked = fetch_request(16, dict.fromkeys(("a", "b", TOPIC), 1))
+    if unread:
+        frame, asked = fetch_request(16, {}, epoch=7, session=9)
+    data = fetch_response(16, {"a": [b""], TOPIC: [batch(9)]}, session_id=9 * unread)
+    assert fetching(frame, asked).more != unread
+    assert line.connection_meter.fetch(frame, asked, "bob") is not None
     brought, _ = whole(line.connection_meter.fetched(data, header, "bob"))
     assert decode(FetchResponse, 16, bytes(brought)).responses == [] and not used(desk.meter)
     assert line.connection_meter.fetch(frame, asked, "bob") is None

@@ -3,6 +3,7 @@
 import pytest
 from clock_kit import Waiter
 from meter_kit import GROUPS, TOPIC, Desk
+from naming_kit import Naming
 from share_frames import Waiting, id_of, read_request, share_request, share_response
 from traffic_kit import batch
 
@@ -23,8 +24,8 @@ class Line(Waiter):
 
     def __init__(self, desk: Desk) -> None:
         super().__init__()
-        self.meter = ShareMeter(desk.frames, desk.metrics, self, self.look_up)
-        self.meter.naming.proven = True
+        naming = Naming(desk.frames.names, self, desk.clock.steady_ms)
+        self.meter = ShareMeter(desk.frames, desk.metrics, self, naming)
 
     def room(self, *topics: str, **fields: object) -> tuple[int, int] | None:
         """The records and bytes that a request asks for as it goes on; None: it waits."""

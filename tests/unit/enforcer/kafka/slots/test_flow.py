@@ -329,7 +329,7 @@ def test_a_connection_without_a_limit_has_a_plain_deque() -> None:
     """Nothing of this is in its way."""
     rig = Rig()
     assert type(rig.connection._responses.due).__name__ == "deque"
-    assert rig.connection.slots.flow is None
+    assert rig.connection.slots.due is None
 
 
 def test_a_fetch_that_is_read_may_not_wait_either() -> None:

@@ -68,14 +68,14 @@ def test_a_limit_of_other_settings_does_not_come_back() -> None:
 def test_a_silent_job_is_away_after_a_while_and_the_law_goes_on_here(limit: LimitInForce) -> None:
     """From the last limit that was decided, by the law's own steps, until a decision comes."""
     limit.take(decided(50), 0.0)
-    limit.feed(samples(3, 10, 40), 1.0, 100.0)
+    limit.feed(samples(3, 10, 40), 100.0)
     assert not limit.look(5_099.0)
     assert limit.limit == 50
     assert limit.look(5_100.0)
     assert limit.local
-    limit.feed(samples(2, 10, 40), 1.0, 5_200.0)
+    limit.feed(samples(2, 10, 40), 5_200.0)
     assert limit.limit == 52
-    limit.feed(samples(1, 300, 40), 1.0, 5_200.0)
+    limit.feed(samples(1, 300, 40), 5_200.0)
     assert limit.limit == 46
     limit.take(decided(48, 9_000), 6_000.0)
     assert (limit.local, limit.limit) == (False, 48)
@@ -83,10 +83,10 @@ def test_a_silent_job_is_away_after_a_while_and_the_law_goes_on_here(limit: Limi
 
 def test_a_job_that_is_heard_is_not_away(limit: LimitInForce) -> None:
     """It says nothing of a limit that does not change."""
-    limit.feed(samples(3, 10, 40), 1.0, 0.0)
+    limit.feed(samples(3, 10, 40), 0.0)
     limit.heard(4_000.0)
     assert not limit.look(6_000.0)
-    limit.feed(samples(3, 10, 40), 1.0, 6_000.0)
+    limit.feed(samples(3, 10, 40), 6_000.0)
     assert not limit.look(10_999.0)
     assert limit.look(11_000.0)
 
@@ -94,9 +94,9 @@ def test_a_job_that_is_heard_is_not_away(limit: LimitInForce) -> None:
 def test_a_job_that_is_heard_again_has_the_limit_again(limit: LimitInForce) -> None:
     """The one that it decided last, which it would have changed if that were another one by now."""
     limit.take(decided(50), 0.0)
-    limit.feed(samples(1, 10, 40), 1.0, 0.0)
+    limit.feed(samples(1, 10, 40), 0.0)
     assert limit.look(5_000.0)
-    limit.feed(samples(5, 10, 40), 1.0, 5_000.0)
+    limit.feed(samples(5, 10, 40), 5_000.0)
     assert limit.limit == 55
     assert limit.unheard_ms(5_500.0) == 5_500.0
     limit.heard(600_000.0)
@@ -113,16 +113,6 @@ def test_without_traffic_a_job_is_away_only_when_its_limit_has_ended(limit: Limi
     assert not limit.look(59_999.0)
     assert limit.look(60_000.0)
     assert limit.limit == 50
-
-
-def test_own_samples_are_seen_as_all_enforcers_together(limit: LimitInForce) -> None:
-    """With a quarter of a limit of 40, 6 in flight are 24 of all: more than half of it is used."""
-    limit.feed(samples(1, 10, 6), 0.25, 0.0)
-    assert limit.look(5_000.0)
-    limit.feed(samples(1, 10, 6), 0.25, 5_000.0)
-    assert limit.limit == 41
-    limit.feed(samples(1, 10, 4), 0.25, 5_000.0)
-    assert limit.limit == 41
 
 
 def test_a_limit_of_nothing_is_one(limit: LimitInForce) -> None:

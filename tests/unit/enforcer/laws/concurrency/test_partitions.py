@@ -79,23 +79,23 @@ def test_tracked_nobody_waits_and_the_limit_is_learned_on() -> None:
 
 def test_samples_leave_at_each_look_and_deadlines_count(monkeypatch: pytest.MonkeyPatch) -> None:
     """At most samples_max a second: here 2 in each linger time; the others are counted."""
-    times, told = Times(), list[tuple[Mapping[str, list[Sample]], Mapping[str, float]]]()
+    times, told = Times(), list[Mapping[str, list[Sample]]]()
     monkeypatch.setattr("enforcer.laws.concurrency.partitions.SAMPLES_MAX", 20)
     monkeypatch.setattr("enforcer.laws.concurrency.partitions.SAMPLE_LINGER_MS", 100)
     monkeypatch.setattr(bounds, "SLOT_DEADLINE_MS", 1_000)
-    partitions = partitions_at(times, {"*": AIMD}, tell=lambda samples, parts: told.append((samples, parts)))
+    partitions = partitions_at(times, {"*": AIMD}, tell=told.append)
     found = limited(partitions)
     for _ in range(5):
         found.limiter.end(found.limiter.begin("produce"))
     found.limiter.begin("produce")
     partitions.look()
-    ((samples, fractions),) = told
-    assert [len(samples["broker-1"]), *samples] == [2, "broker-1"] and fractions == {"broker-1": 1.0}
+    (samples,) = told
+    assert [len(samples["broker-1"]), *samples] == [2, "broker-1"]
     assert (found.limiter.samples.sent, found.limiter.samples.discarded) == (2, 3)
     times.pass_ms(1_000)
     partitions.look()
     assert found.limiter.in_flight == 0
-    assert [sample.did_drop for sent, _ in told for sample in sent["broker-1"]] == [False, False, True]
+    assert [sample.did_drop for sent in told for sample in sent["broker-1"]] == [False, False, True]
 
 
 def test_while_nothing_is_heard_the_limit_is_learned_here() -> None:
@@ -124,6 +124,24 @@ def test_while_nothing_is_heard_the_limit_is_learned_here() -> None:
     partitions.take([decided(25)])
     partitions.look()
     assert (found.in_force.local, found.limiter.limit) == (False, 25)
+
+
+def test_own_samples_are_seen_as_all_enforcers_together() -> None:
+    """With a quarter of a limit of 40, 6 in flight are 24 of all: more than half of it is used."""
+    times, told = Times(), list[Mapping[str, list[Sample]]]()
+    partitions = partitions_at(times, {"*": AIMD}, lambda _: 0.25, told.append)
+    found = limited(partitions)
+    limits = []
+    for in_flight in (6, 6, 4):
+        *others, last = [found.limiter.begin("produce") for _ in range(in_flight)]
+        found.limiter.end(last)
+        found.limiter.cancel(others)
+        partitions.look()
+        times.pass_ms(5_000)
+        partitions.look()
+        limits.append(found.in_force.limit)
+    assert limits == [40, 41, 41] and found.in_force.local
+    assert [sample.inflight for sent in told for sample in sent["broker-1"]] == [24, 24, 16]
 
 
 def test_policies_that_change_are_followed() -> None:

@@ -28,13 +28,10 @@ def out() -> tuple[SamplesOut, list[tuple[dict[str, Any], str]], list[tuple[byte
 
 
 def test_an_event_holds_the_samples_of_a_partition() -> None:
-    """Starts on the brokers' clock, in flight as of all enforcers, keyed by the partition."""
+    """Starts on the brokers' clock, keyed by the partition."""
     send, events, _ = out()
-    send(
-        {"broker-1": [Sample(470 * MS, 14 * MS, 3, False), Sample(480 * MS, 20 * MS, 1, True)]},
-        {"broker-1": 0.5},
-    )
-    send({"broker-1": [Sample(490 * MS, 1, 1, False)]}, {"broker-1": 1.0})
+    send({"broker-1": [Sample(470 * MS, 14 * MS, 6, False), Sample(480 * MS, 20 * MS, 2, True)]})
+    send({"broker-1": [Sample(490 * MS, 1, 1, False)]})
     (first, key), (second, _) = events
     assert key == "broker-1"
     assert first == {
@@ -49,10 +46,7 @@ def test_an_event_holds_the_samples_of_a_partition() -> None:
 def test_many_partitions_are_one_packed_record() -> None:
     """From PACK_MIN partitions on; it says the same."""
     send, events, packs = out()
-    send(
-        {f"broker-{n}": [Sample(470 * MS, n + 1, n + 1, n == 1)] for n in range(PACK_MIN)},
-        {f"broker-{n}": 1.0 for n in range(PACK_MIN)},
-    )
+    send({f"broker-{n}": [Sample(470 * MS, n + 1, n + 1, n == 1)] for n in range(PACK_MIN)})
     assert events == []
     ((value, key),) = packs
     kind, rows = unpack(value)

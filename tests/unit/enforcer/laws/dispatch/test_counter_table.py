@@ -1,6 +1,7 @@
 """What may be delivered by statement + own tail: the contract's examples, and every bound."""
 
 import random
+from math import inf
 from typing import Any
 
 import pytest
@@ -24,7 +25,7 @@ def proxy_of(policies: dict[str, Any], **bounds: int) -> Proxy:
 def test_the_examples_of_the_contract(delivered: int, periods: list[int]) -> None:
     """At 10 a second 11 leave 9 in the next period; 30 leave nothing, nothing, then 10."""
     proxy = proxy_of(ten_a_second())
-    assert proxy.left(T0) == Left(10, None, 0, "", "")
+    assert proxy.left(T0) == Left(10, inf, 0, "", "")
     proxy.deliver(T0 + 300, delivered)
     for number, expected in enumerate(periods):
         now = T0 + 1000 * number + 300
@@ -49,7 +50,7 @@ def test_all_levels_and_both_dimensions_apply_together() -> None:
     assert proxy.left(T0, place=(TOPIC, "sub2")) == Left(10, 0, 5_000, "topic", "bytes")
     assert proxy.left(T0, place=(TOPIC, "")) == Left(90, 0, 5_000, "topic", "bytes")
     other = ("persistent://acme/orders/t2", "sub1")
-    assert proxy.left(T0, place=other) == Left(10, None, 0, "", "")
+    assert proxy.left(T0, place=other) == Left(10, inf, 0, "", "")
     # Of another broker nothing was delivered.
     assert proxy.left(T0, broker="b2") == Left(10, 500, 0, "", "")
     assert proxy.left(T0 + 5_000) == Left(10, 400, 0, "", "")
@@ -59,7 +60,7 @@ def test_nothing_limits() -> None:
     """Without a rate nothing is counted and nothing is to be reported."""
     proxy = proxy_of({"broker": {"dispatchThrottlingOnBatchMessageEnabled": True}})
     assert proxy.deliver(T0, 100) is None
-    assert proxy.left(T0) == Left(None, None, 0, "", "")
+    assert proxy.left(T0) == Left(inf, inf, 0, "", "")
     assert not proxy.table.counters and not proxy.table.tail
 
 
@@ -166,7 +167,7 @@ def test_a_decision_far_ahead_is_waited_for() -> None:
     """A broker's time never goes back: until ours is there its periods end later for us."""
     proxy = proxy_of(ten_a_second())
     proxy.read(CounterStatement("x", T0 + 5_400, "p2", "b1", *PLACE, (None, None, (10, 0))))
-    assert proxy.left(T0) == Left(0, None, 6_000, "subscription", "msgs")
+    assert proxy.left(T0) == Left(0, inf, 6_000, "subscription", "msgs")
     event = proxy.deliver(T0, 1)
     assert event is not None and event["ts"] == T0 + 5_400
     assert proxy.left(T0 + 6_000).msgs == 9
@@ -205,7 +206,7 @@ def test_a_change_of_policy_in_the_middle() -> None:
     timeline.apply("broker", {PER_SUBSCRIPTION: 100}, T0 + 4_500)
     proxy = Proxy("p1", timeline)
     proxy.deliver(T0, 50)
-    assert proxy.left(T0 + 2_600) == Left(0, None, 29_400, "subscription", "msgs")
+    assert proxy.left(T0 + 2_600) == Left(0, inf, 29_400, "subscription", "msgs")
     assert proxy.left(T0 + 4_600).msgs == 72
     event = proxy.deliver(T0 + 4_600, 10)
     assert event is not None
@@ -223,7 +224,7 @@ def test_a_change_that_comes_late_moves_what_was_counted() -> None:
     proxy.deliver(T0, 50)
     timeline.apply("broker", {PER_SUBSCRIPTION: 100, "dispatchThrottlingRateInMsg": 60}, T0)
     proxy.table.policies_changed(T0)
-    assert proxy.left(T0) == Left(10, None, 0, "", "")
+    assert proxy.left(T0) == Left(10, inf, 0, "", "")
 
 
 def test_changes_may_be_forgotten() -> None:

@@ -4,6 +4,7 @@ Of rates across brokers this proxy's share limits, whatever broker delivers, and
 """
 
 from collections.abc import Callable
+from math import inf
 from typing import Any
 
 import orjson
@@ -259,7 +260,7 @@ def test_a_proxy_that_starts_again_reads_back() -> None:
     again.deliver(1)
     for theirs in (said.id, f"{said.id}x", "p1-dispatch-later-x", "p1-dispatch-later-" + "9" * 5_000):
         again.dispatch.take([said._replace(id=theirs)])
-    assert again.left() == Left(0, None, 1_000, "subscription", "msgs")
+    assert again.left() == Left(0, inf, 1_000, "subscription", "msgs")
     assert again.dispatch.table.tail == 1
 
 
@@ -343,16 +344,16 @@ def test_one_share_for_all_brokers() -> None:
     desk = alone()
     assert desk.dispatch.active and desk.dispatch.limits(*PLACE)
     # Half a second of 100 a second is kept (share_burst_ms).
-    assert desk.left() == Left(50, None, 0, "", "")
+    assert desk.left() == Left(50, inf, 0, "", "")
     desk.deliver(60, broker="broker-0")
     desk.deliver(10, broker="broker-1")
-    assert desk.left("broker-2") == Left(0, None, 200, "subscription", "msgs")
+    assert desk.left("broker-2") == Left(0, inf, 200, "subscription", "msgs")
     limits = {"dispatchRateInMsgs": 20.0}
     desk.meter.take_share(Share(group=GROUP, broker="p1", ts=T0, ttl_ms=60_000, usage={}, limits=limits))
-    assert desk.left() == Left(0, None, 1_000, "subscription", "msgs")
+    assert desk.left() == Left(0, inf, 1_000, "subscription", "msgs")
     desk.now += 1_000
     # Who owes nothing may deliver one more.
-    assert desk.left() == Left(1, None, 0, "", "")
+    assert desk.left() == Left(1, inf, 0, "", "")
     # The counters of brokers leave it alone, and nothing is reported of them.
     assert not desk.dispatch.table.counters and not desk.later
     (account,) = desk.meter.accounts.values()
@@ -362,13 +363,13 @@ def test_one_share_for_all_brokers() -> None:
 def test_beside_the_rate_of_a_broker() -> None:
     """Both hold; what a broker's own counters limit is reported as ever."""
     desk = alone({"dispatchThrottlingRateInMsg": 10, "dispatchThrottlingOnBatchMessageEnabled": True})
-    assert desk.left() == Left(10, None, 0, "", "")
+    assert desk.left() == Left(10, inf, 0, "", "")
     desk.deliver(60)
-    assert desk.left() == Left(9, None, 0, "", "")
+    assert desk.left() == Left(9, inf, 0, "", "")
     for _ in range(60):
         desk.deliver(1, broker="broker-1")
     assert desk.left("broker-1").level == "broker"
-    assert desk.left() == Left(0, None, 110, "subscription", "msgs")
+    assert desk.left() == Left(0, inf, 110, "subscription", "msgs")
     desk.flush()
     assert len(desk.sent) == 1 and [len(unpack(value)[1]) for value, _ in desk.packs] == [60]
 

@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 from meter_kit import EPOCH_MS, POLICIES, Desk, many_groups, publish
 from property_kit import tries
 
-from enforcer.core import bounds
 from enforcer.core.account import PUBLISH, Use
 from enforcer.laws.shares import usage
 from enforcer.laws.shares.usage import ROUNDS_MAX, _entry, packed_reports
@@ -94,20 +93,15 @@ def test_a_new_share_is_answered_by_a_report(desk: Desk) -> None:
     assert rounds(desk, 100) == [[100]]
 
 
-def test_records_are_cut(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Many groups make several records, each within the bound, with every group in one of them."""
-    count = 300
-    monkeypatch.setattr("enforcer.laws.shares.usage.USAGE_RECORD_BYTES", 4_096)
-    monkeypatch.setattr(bounds, "PACK_MIN", 301)
-    desk = Desk(many_groups(count, rate=1))
-    for number in range(count):
-        publish(desk, 1, topic=f"t.n{number}.x")
-    desk.report()
-    assert len(desk.events) > 1
-    assert all(len(orjson.dumps(event)) <= 4_096 for event in desk.events)
-    named = [group for event in desk.events for group in event["usage"]]
-    assert sorted(named) == sorted(f"g{number}" for number in range(count))
-    assert len({event["id"] for event in desk.events}) == len(desk.events)
+def test_a_report_that_is_too_large_for_one_record_is_packed() -> None:
+    """Of few groups with the longest names, as of quotas of client ids: no record is too large for Kafka."""
+    names = ["n" * 40_000 + str(number) for number in range(15)]
+    groups = {f"resourcegroups.{name}": {"publishRateInMsgs": 1} for name in names}
+    tied = {f"namespaces.t/n{place}": {"resourcegroup": name} for place, name in enumerate(names)}
+    desk = Desk(groups | tied)
+    pass_a_round(desk, len(names))
+    assert len(desk.packs) == 1
+    assert [list(event["usage"]) for event in desk.events] == [names]
 
 
 def test_what_could_not_be_sent_is_told_again(desk: Desk) -> None:

@@ -2,14 +2,11 @@
 
 import struct
 import uuid
-from contextlib import suppress
 from typing import Any
 
 import pytest
 from admin_kit import CASES, CREATIONS, DELETIONS, GROWTHS, create, delete, grow, naming
 from each_kit import each
-from hypothesis import given
-from hypothesis import strategies as st
 from kafka.protocol.admin.topics import CreateTopicsRequest
 from kafka_kit import CORRELATION_ID, request, with_tag
 
@@ -18,7 +15,6 @@ from enforcer.wire.kafka.frames import BadFrame, Reason, parse_header
 from enforcer.wire.kafka.mutations import (
     MUTATION_KEYS,
     STRICT_FROM,
-    MutationApi,
     TooManyItems,
     decode_request,
     is_legal_name,
@@ -28,16 +24,10 @@ from enforcer.wire.kafka.mutations import (
 ID_B = uuid.uuid5(uuid.NAMESPACE_DNS, "b").bytes
 @pytest.mark.parametrize("version", CREATIONS)
 def test_creation_is_read(version: int) -> None:
-    """Names, partitions, replicas, assignments, time-out and dry run, with configurations between."""
-    read = decode_request(
-        *request(create(version, ("a", 3, 2, 0), ("b", -1, -1, 5), validate_only=True, timeout_ms=1234))
-    )
-    assert (read.api, read.version, read.correlation_id) == (
-        MutationApi.CREATE_TOPICS,
-        version,
-        CORRELATION_ID,
-    )
-    assert (read.validate_only, read.timeout_ms) == (True, 1234)
+    """Names, partitions, replicas, assignments and dry run, with configurations between."""
+    read = decode_request(*request(create(version, ("a", 3, 2, 0), ("b", -1, -1, 5), validate_only=True)))
+    assert (read.api, read.version, read.correlation_id) == (19, version, CORRELATION_ID)
+    assert read.validate_only is True
     shapes = [(i.position, i.name, i.partitions, i.replication_factor, i.assignments) for i in read.items]
     assert shapes == [(0, "a", 3, 2, 0), (1, "b", -1, -1, 5)]
     assert read.strict == (version >= 6)
@@ -46,10 +36,10 @@ def test_creation_is_read(version: int) -> None:
 @each("version", DELETIONS)
 def test_deletion_is_read(version: int) -> None:
     """Names in all versions, ids from version 6 on; there is no dry run."""
-    read = decode_request(*request(delete(version, "a", ID_B if version >= 6 else "b", timeout_ms=77)))
+    read = decode_request(*request(delete(version, "a", ID_B if version >= 6 else "b")))
     second = (None, ID_B) if version >= 6 else ("b", None)
     assert [(item.name, item.topic_id) for item in read.items] == [("a", None), second]
-    assert (read.validate_only, read.timeout_ms, read.strict) == (False, 77, version >= 5)
+    assert (read.validate_only, read.strict) == (False, version >= 5)
 
 
 @pytest.mark.parametrize("version", GROWTHS)
@@ -62,7 +52,7 @@ def test_growth_is_read(version: int) -> None:
 
 @each(("api", "version"), CASES)
 @each("keep", [(), (0,), (2,), (0, 2), (0, 1, 2)])
-def test_the_rest_is_what_the_client_would_have_sent(api: MutationApi, version: int, keep: Any) -> None:
+def test_the_rest_is_what_the_client_would_have_sent(api: int, version: int, keep: Any) -> None:
     """The shortened request equals one encoded with only these topics."""
     names = ("first", "second", "third")
     read = decode_request(*request(naming(api, version, *names)))
@@ -93,7 +83,7 @@ def test_illegal_names(name: str) -> None:
 
 
 @each(("api", "version"), CASES)
-def test_truncated_and_overlong_requests_are_refused(api: MutationApi, version: int) -> None:
+def test_truncated_and_overlong_requests_are_refused(api: int, version: int) -> None:
     """Every cut, and a byte too many, is a bad frame."""
     frame, header = request(naming(api, version, "first", "second"))
     for end in range(header.body_offset, len(frame)):
@@ -114,20 +104,8 @@ def test_claimed_lengths_are_not_believed() -> None:
 
 def test_event_names_and_keys() -> None:
     """Request events carry Kafka's names."""
-    assert [NAMES[api] for api in MutationApi] == ["CreateTopics", "DeleteTopics", "CreatePartitions"]
-    assert set(MutationApi) == MUTATION_KEYS == set(STRICT_FROM)
-    assert CreateTopicsRequest.API_KEY == MutationApi.CREATE_TOPICS
-
-
-@given(st.sampled_from(CASES), st.binary(max_size=60))
-def test_requests_survive_garbage(api: tuple[int, int], body: bytes) -> None:
-    """Garbage parses or raises BadFrame; what parses is copied whole."""
-    frame = struct.pack(">hhih", *api, 1, -1) + body
-    with suppress(BadFrame):
-        header = parse_header(frame)
-        read = decode_request(frame, header)
-        assert without(read, ()) == frame
-        assert len(decode_request(without(read, range(1, len(read.items))), header).items) <= 1
+    assert [NAMES[api] for api in STRICT_FROM] == ["CreateTopics", "DeleteTopics", "CreatePartitions"]
+    assert CreateTopicsRequest.API_KEY in MUTATION_KEYS == set(STRICT_FROM)
 
 
 def test_more_topics_than_are_gone_through() -> None:
