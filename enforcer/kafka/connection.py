@@ -50,6 +50,9 @@ class Connection(asyncio.Protocol):
     ) -> None:
         self._proxy, self._target, self._make_upstream = proxy, target, make_upstream
         self._settings, self._traffic = proxy.settings, proxy.metrics.traffic
+        # Of part.Link and server.Client.
+        self.peer: object = object()
+        self.user, self.server_name, self.address, self.secure = ANONYMOUS, "", ("", 0), False
         self.pacer = Pacer(proxy.coordinator, proxy.call_later, self._pump)
         limit = proxy.settings.max_frame_bytes
         self._responses = Responses(limit, proxy.rewrite, self._traffic, proxy.repeats)
@@ -63,9 +66,6 @@ class Connection(asyncio.Protocol):
             proxy, self.pacer, self._chain, self._requests, self._responses,
             who=lambda: f"{self.user!r} at {self.peer}", pump=self._pump, over=lambda: proxy.forget(self),
         )  # fmt: skip
-        # Of part.Link and server.Client.
-        self.peer: object = object()
-        self.user, self.server_name, self.address, self.secure = ANONYMOUS, "", ("", 0), False
         self.call_later, self.end = self.ending.call_later, self.ending.close_client
         self.end_session = self.ending.end_session
         self.reserve, self.forgo = self._responses.answers.append, self._responses.answers.remove

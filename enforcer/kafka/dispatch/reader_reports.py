@@ -142,7 +142,7 @@ class ReadersExchange:
             trail = finder.trails.told(proxy, number, Client(*client))
             if trail is None:
                 continue
-            trail.learn(topic, ((at, Stretch(*had, now_ms)) for at, *had in parts))
+            trail.learn(topic, ((at, Stretch(a, b, c, d, now_ms)) for at, a, b, c, d in parts))
             if trail.of(topic):
                 finder.found(trail, topic, tuple(acts), tuple(groups))
                 finder.trails.join(trail, topic)
