@@ -7,7 +7,6 @@ are as many as in five minutes. So this shows what grows with days and names, no
 import re
 import time
 from collections.abc import Iterator
-from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -159,7 +158,7 @@ def live_through(installation: Installation, broker: Broker) -> Readings:
 def test_a_month_leaves_no_more_than_a_fortnight(kafka: LocalKafka, tmp_path: Path) -> None:
     """State, checkpoint, topics, series and memory; and the job has decided all of it."""
     job, broker = Job(tmp_path, kafka.bootstrap, settings=SETTINGS), Broker(kafka.bootstrap)
-    with closing(job):
+    with job:
         installation = Installation(tmp_path, job.start())
         shorten(kafka.bootstrap)
         write(broker, [policy(1 - T0, path, value) for path, value in POLICIES.items()], 0)
