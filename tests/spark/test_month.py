@@ -10,7 +10,6 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import orjson
 import pytest
 from confluent_kafka.admin import AdminClient
 from job_broker_kit import Broker
@@ -133,7 +132,7 @@ def write(broker: Broker, events: list[dict[str, Any]], ahead_ms: int) -> int:
     for event in events:
         key = next((event[name] for name in _KEYS if name in event), "")
         later = {name: event[name] + ahead_ms for name in ("ts", "of_ts") if name in event}
-        broker.write(_TOPIC.get(event["type"], TOPICS.usage), key, orjson.dumps(event | later))
+        broker.write(_TOPIC.get(event["type"], TOPICS.usage), event | later, key)
     broker.flush()
     return sum(event["type"] not in ("policy", "tick") for event in events)
 
