@@ -219,12 +219,12 @@ class Member:
             if (arrival := _arrival(line)) is not None:
                 self._arrivals.append(arrival)
 
-    def arrivals(self, limit_s: float = LIMIT_S) -> list[Arrival]:
+    def arrivals(self) -> list[Arrival]:
         """What it got, when it has ended."""
-        self._reader.join(limit_s)
+        self._reader.join(LIMIT_S)
         if self._reader.is_alive():
             self._process.kill()
-            raise TimeoutError(f"{self._process.args!r} has not ended in {limit_s:.0f} s")
+            raise TimeoutError(f"{self._process.args!r} has not ended in {LIMIT_S} s")
         with self._process as ended, self._said as said:
             code = ended.wait(LIMIT_S)
             said.seek(0)
