@@ -180,10 +180,10 @@ def fetched(client: WireClient, limit_s: float) -> int:
     return sum(map(len, rows))
 
 
-def lying(claims: int = LIE) -> bytes:
+def lying() -> bytes:
     """A batch of one record that claims many."""
     honest = bytearray(batch(1))
-    struct.pack_into(">i", honest, 57, claims)
+    struct.pack_into(">i", honest, 57, LIE)
     return bytes(honest)
 
 

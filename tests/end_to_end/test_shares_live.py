@@ -252,7 +252,7 @@ def _are_near(
 def test_a_killed_proxy_leaves_its_share_and_a_new_one_gets_one(exam: Exam, moves: Future[None]) -> None:
     """The others have it after the expiry of five rounds; the new one's clients are let in with 5 %."""
     killed = time.monotonic()
-    exam.proxies["two"].kill()
+    exam.proxies.pop("two").kill()
     for kind in KINDS:
         exam.clients[kind]["two"].__exit__()
     _await_rates(partial(_is_met, exam, LIMIT), "the share of the proxy that was killed")
@@ -306,10 +306,11 @@ def _until_shares_are_back(exam: Exam) -> float:
 
 def test_without_the_job_traffic_goes_on_by_the_rule(exam: Exam) -> None:
     """For a minute half of each share is used, once their life time is over; then the job comes back."""
-    names = ("small", "one", "new")
+    until(lambda: all(exam.state(name, "active") for name in exam.proxies), what="shares")
+    _await_rates(partial(_is_met, exam, LIMIT), "the limit being used")
     stopped = time.monotonic()
     exam.stack.stop("job")
-    for name in names:
+    for name in exam.proxies:
         until(lambda name=name: exam.state(name, "expired"), what=f"{name} knows that its share has expired")
     expired = time.monotonic()
     exam.say(f"job stopped: the shares ended {expired - stopped:.1f} s later")

@@ -1,13 +1,19 @@
 """The last release and this one beside each other: job and proxies change one by one, there and back.
 
 Two clients in a hurry ask for topics of one quota, one writes through both proxies within a resource group.
-`make upgrade-test OLD=REF` names the last release; by itself it is the newest tag (`old_release`).
+`make upgrade-test OLD=REF` names the last release; by itself it is the newest tag of a release before HEAD,
+and while there is none FIRST.
 """
 
+import os
 import signal
+import subprocess
+import sys
+import tarfile
 import time
 from collections.abc import Sequence
 from contextlib import ExitStack
+from io import BytesIO
 from pathlib import Path
 from typing import Final
 
@@ -19,8 +25,9 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from draining_clients import Confluent, Reader
 from exam_kit import Say
 from job_kit import Job
-from old_release import OldRelease
 from stack_kit import read_all, until
+
+from weir.jars.folders import ROOT, jars_base
 
 pytestmark = pytest.mark.soak
 RATE, BURST = 2.0, 22.0
@@ -31,6 +38,56 @@ STEADY_S = 8.0
 SHARES_S = 90.0
 """A job that starts anew has to find its place first, and a group waits for its next round."""
 GROUP: Final = "moved"
+FIRST: Final = "8074ceef"
+"""Of 2026-11-25, from before the first release."""
+PIP_S: Final = 180
+
+
+class OldRelease:
+    """A version that is installed in a folder.
+
+    Args:
+        folder: for its sources and modules.
+
+    Attributes:
+        ref: its commit, as it was named.
+        words: before a command of Python, so that this is the Weir it finds.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.ref = os.environ.get("WEIR_OLD") or _last_tag() or FIRST
+        sources, modules = folder / "sources", folder / "modules"
+        there = _git("archive", self.ref)
+        if there.returncode:
+            # No skip: who runs this wants to know whether versions go together.
+            pytest.fail(f"no commit {self.ref} is here: git fetch --unshallow, or name one, WEIR_OLD=REF")
+        with tarfile.open(fileobj=BytesIO(there.stdout)) as archive:
+            archive.extractall(sources, filter="data")
+        pip = [sys.executable, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-deps"]
+        subprocess.run(
+            [*pip, "--no-build-isolation", "--target", modules, sources],
+            check=True, capture_output=True, timeout=PIP_S,
+        )  # fmt: skip
+        # Not from this folder: `python -m` would find the Weir that stands there.
+        self.words = ["env", "-C", str(folder), f"PYTHONPATH={modules}", f"WEIR_JARS={jars_base()}"]
+        said = self._python("-c", "import weir; print(weir.__file__)")
+        assert said.startswith(str(modules)), said
+
+    def _python(self, *words: str) -> str:
+        done = subprocess.run(
+            [*self.words, sys.executable, *words], check=True, capture_output=True, text=True, timeout=60
+        )
+        return done.stdout.strip()
+
+
+def _last_tag() -> str:
+    """The newest tag of a release before HEAD; empty: there is none."""
+    found = _git("describe", "--tags", "--abbrev=0", "--match", "v[0-9]*", "HEAD^")
+    return found.stdout.decode().strip() if not found.returncode else ""
+
+
+def _git(*words: str) -> "subprocess.CompletedProcess[bytes]":
+    return subprocess.run(["git", "-C", ROOT, *words], capture_output=True, check=False, timeout=60)
 
 
 def changes(old: Sequence[str]) -> list[tuple[str, Sequence[str]]]:

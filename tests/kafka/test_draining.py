@@ -71,7 +71,6 @@ class Proxies:
         command = self._running[name]
         command.process.terminate()
         status = command.process.wait(ProxySettings().stop_timeout_ms / 1000 + STOP_MORE_S)
-        command.ready_file.unlink(missing_ok=True)
         return status, time.monotonic() - began
 
     def __enter__(self) -> Self:

@@ -86,9 +86,9 @@ def proxy(before: Secured) -> ProxyThread:
 
 
 @contextmanager
-def connected(proxy: ProxyThread, authority: Authority, client_id: str = "wire") -> Iterator[Login]:
+def connected(proxy: ProxyThread, authority: Authority) -> Iterator[Login]:
     """A client that logs in by hand."""
-    with WireClient(proxy.bootstrap, client_id) as wire:
+    with WireClient(proxy.bootstrap, "wire") as wire:
         wire.socket = authority.context().wrap_socket(wire.socket, server_hostname=LOOPBACK)
         yield Login(wire)
 

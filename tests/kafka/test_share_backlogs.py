@@ -7,13 +7,12 @@ import pytest
 from cluster_kit import Cluster, fresh
 from confluent_kafka import TopicPartition
 from kafka_backlog_kit import Lagging, Looker
-from share_kit import SHARE_HEARTBEAT, RawMember, acquired, configure
+from share_kit import MEMBER, SHARE_HEARTBEAT, RawMember, Session, acquired, codes, configure
 
 from enforcer.wire.kafka.frames import SHARE_ACKNOWLEDGE, SHARE_FETCH, Fields
 from streaming.collect.backlog.cluster import CannotEvict
 from streaming.contract.broker_events import Backlog
 
-MEMBER = "A" * 22
 RECORDS = 20
 NOT_LEADER = 6
 NOW_MS = 1_795_000_000_000
@@ -27,8 +26,8 @@ class Shared(Lagging, AbstractContextManager[Any]):
         self.group = fresh("members")
         self.write(RECORDS, times=range(NOW_MS, NOW_MS + RECORDS))
         configure(self.bootstrap, self.group)
-        self._wire, self._epoch = RawMember(self.bootstrap), 0
-        self._topic_id = self._wire.join(self.group, MEMBER, self.topic)
+        self._wire = RawMember(self.bootstrap)
+        self._session = Session(self._wire, self.group, self.topic)
         got = set[int]()
         while len(got) < RECORDS:
             got |= self.acquire()
@@ -36,34 +35,24 @@ class Shared(Lagging, AbstractContextManager[Any]):
     def __exit__(self, *_: object) -> None:
         self._wire.__exit__(*_)
 
-    def _ask(self, key: int, topics: list[Fields], **more: int) -> Fields:
-        session: Fields = {"GroupId": self.group.encode(), "MemberId": MEMBER.encode()}
-        session |= {"ShareSessionEpoch": self._epoch, "Topics": topics}
-        answer = self._wire.ask(key, 2, session | more)
+    def _ask(self, key: int, body: Fields) -> Fields:
+        answer = self._wire.ask(key, 2, body)
         assert answer["ErrorCode"] == 0, answer
-        self._epoch += 1
         return answer
 
     def acquire(self) -> set[int]:
         """Offsets of what the next ShareFetch brings."""
-        whole = {"TopicId": self._topic_id, "Partitions": [{"PartitionIndex": 0}]}
-        answer = self._ask(
-            SHARE_FETCH, [] if self._epoch else [whole],
-            MaxWaitMs=500, MinBytes=1, MaxBytes=1 << 20, MaxRecords=500, BatchSize=500,
-        )  # fmt: skip
+        answer = self._ask(SHARE_FETCH, self._session.fetch(MaxWaitMs=500))
         return {one for first, last, _ in acquired(answer) for one in range(first, last + 1)}
 
     def accept(self, first: int, last: int, says: int = 0) -> None:
         """Acknowledge the records from `first` to `last`; the broker says this."""
-        batch = {"FirstOffset": first, "LastOffset": last, "AcknowledgeTypes": [1]}
-        part = {"PartitionIndex": 0, "AcknowledgementBatches": [batch]}
-        answer = self._ask(SHARE_ACKNOWLEDGE, [{"TopicId": self._topic_id, "Partitions": [part]}])
-        assert [one["ErrorCode"] for each in answer["Responses"] for one in each["Partitions"]] == [says]
+        assert codes(self._ask(SHARE_ACKNOWLEDGE, self._session.acknowledge((first, last)))) == [says]
 
     def leave(self) -> None:
         """End the session and leave the group; what was acquired and not acknowledged is free."""
-        self._epoch = -1
-        self._ask(SHARE_ACKNOWLEDGE, [])
+        self._session.epoch = -1
+        self._ask(SHARE_ACKNOWLEDGE, self._session.acknowledge())
         said = self._wire.ask(SHARE_HEARTBEAT, 1, {
             "GroupId": self.group.encode(), "MemberId": MEMBER.encode(), "MemberEpoch": -1,
         })  # fmt: skip
@@ -71,8 +60,8 @@ class Shared(Lagging, AbstractContextManager[Any]):
 
     def again(self) -> list[int]:
         """The offsets that a new member gets at first."""
-        assert self._epoch == 0
-        self._wire.join(self.group, MEMBER, self.topic)
+        assert self._session.epoch == 0
+        self._session = Session(self._wire, self.group, self.topic)
         while not (got := self.acquire()):
             pass
         return sorted(got)

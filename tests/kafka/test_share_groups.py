@@ -14,21 +14,26 @@ from exam_kit import Say
 from proxy_kit import Decider, ProxyThread, until
 from reading_kit import fill
 from share_kit import (
+    MEMBER,
     Arrival,
     Member,
     RawMember,
+    Session,
     acquired,
     brokers_own_rate,
+    codes,
     configure,
     console,
     go,
     java,
+    shared,
 )
 
 from enforcer.wire.kafka.frames import SHARE_ACKNOWLEDGE, SHARE_FETCH, Fields
 
 Start = Callable[..., ProxyThread]
 Client = Callable[..., list[str]]
+ANOTHER, TWO = "B" * 22, {"MaxRecords": 2}
 cluster = own_cluster("share")
 
 
@@ -36,28 +41,24 @@ cluster = own_cluster("share")
 @pytest.mark.parametrize("client", [console, go])
 def test_members_read_through_the_proxy(cluster: Cluster, proxy_with: Start, client: Client) -> None:
     """Each record once, as by Java below: all that they learn of brokers leads through the proxy."""
-    topic, group = fresh("shared"), fresh("members")
-    fill(cluster.kafka.bootstrap, topic, 1_000, batch=10)
-    configure(cluster.kafka.bootstrap, group)
+    topic, group = shared(cluster.kafka.bootstrap, 1_000, batch=10)
     proxy = proxy_with()
     got = Member(client(proxy.bootstrap, group, topic, 1_000, 30)).arrivals()
     assert sorted(each.offset for each in got) == list(range(1_000))
     assert {each.delivery for each in got} == {1}
 
 
-def limited(start: Start, topic: str, group: str, limit: int, size: int = 0) -> tuple[ProxyThread, Counted]:
+def limited(start: Start, topic: str, group: str, limit: int) -> tuple[ProxyThread, Counted]:
     """A proxy with a limit of a share group, and what it counts."""
     running = start()
-    counted = Counted(wall_ms, subscriptions={(full_name(topic), group): (limit, size)})
+    counted = Counted(wall_ms, subscriptions={(full_name(topic), group): (limit, 0)})
     count_by(running.proxy, counted)
     return running, counted
 
 
 def measured(cluster: Cluster, start: Start, client: Client, limit: int, per_batch: int, count: int) -> float:
     """What a share group gets in a second, each record once and none for the second time."""
-    topic, group = fresh("shared"), fresh("members")
-    fill(cluster.kafka.bootstrap, topic, count, batch=per_batch)
-    configure(cluster.kafka.bootstrap, group)
+    topic, group = shared(cluster.kafka.bootstrap, count, batch=per_batch)
     proxy, counted = limited(start, topic, group, limit)
     got = Member(client(proxy.bootstrap, group, topic, count, 60)).arrivals()
     assert sorted(each.offset for each in got) == list(range(count))
@@ -107,73 +108,45 @@ def test_several_topics_of_one_member(cluster: Cluster, proxy_with: Start) -> No
     holds(together, 100)
 
 
-def fetching(group: str, member: str, epoch: int, topics: list[Fields], **more: int) -> Fields:
-    """A ShareFetch."""
-    asked = {"MaxWaitMs": 10_000, "MinBytes": 1, "MaxBytes": 1 << 20, "MaxRecords": 500, "BatchSize": 500}
-    session = {"GroupId": group.encode(), "MemberId": member.encode(), "ShareSessionEpoch": epoch}
-    return {**session, **asked, **more, "Topics": topics}
-
-
-def accepting(topic_id: bytes, first: int, last: int) -> Fields:
-    """Acknowledgements of partition 0, one for all of a range."""
-    batch = {"FirstOffset": first, "LastOffset": last, "AcknowledgeTypes": [1]}
-    return {"TopicId": topic_id, "Partitions": [{"PartitionIndex": 0, "AcknowledgementBatches": [batch]}]}
-
-
-def codes(answer: Fields, field: str) -> list[int]:
-    """An error of each partition."""
-    return [part[field] for each in answer["Responses"] for part in each["Partitions"]]
-
-
 @pytest.mark.parametrize("version", [pytest.param(1, marks=pytest.mark.soak), 2])
 def test_acknowledgements_never_wait(cluster: Cluster, proxy_with: Start, version: int) -> None:
     """Neither those that a ShareFetch carries nor those behind one that is held: it then acquires nothing."""
-    topic, group = fresh("shared"), fresh("members")
-    fill(cluster.kafka.bootstrap, topic, 100, batch=4)
-    configure(cluster.kafka.bootstrap, group)
+    topic, group = shared(cluster.kafka.bootstrap, 100, batch=4)
     proxy, _ = limited(partial(proxy_with, dispatch_hold_ms=10_000), topic, group, 2)
-    member = "A" * 22
     with RawMember(proxy.bootstrap) as wire:
-        topic_id = wire.join(group, member, topic)
-        whole = {"TopicId": topic_id, "Partitions": [{"PartitionIndex": 0}]}
-        epochs = iter(range(100))
-        asked = (fetching(group, member, each, [] if each else [whole], MaxRecords=8) for each in epochs)
+        session = Session(wire, group, topic)
+        answers = (wire.ask(SHARE_FETCH, version, session.fetch(MaxRecords=8)) for _ in range(100))
         # A limited request waits at the broker for a moment only; a share that is new takes its time.
-        began = next(filter(acquired, (wire.ask(SHARE_FETCH, version, each) for each in asked)))
+        began = next(filter(acquired, answers))
         # One batch at least, and what is beyond the limit is paid off: two a second.
         (first, last, delivery), *_ = acquired(began)
         assert (first, delivery) == (0, 1) and began["ErrorCode"] == 0
         owed_s = (last + 1) // 2
         asked_at = time.monotonic()
-        first_one = [accepting(topic_id, 0, 0)]
-        some = wire.ask(SHARE_FETCH, version, fetching(group, member, next(epochs), first_one))
+        some = wire.ask(SHARE_FETCH, version, session.fetch((0, 0)))
         assert acquired(some) == [] and some["ErrorCode"] == 0
         assert set(codes(some, "AcknowledgeErrorCode")) <= {0}
-        wire.tell(SHARE_FETCH, version, fetching(group, member, next(epochs), []))
-        rest = {"GroupId": group.encode(), "MemberId": member.encode(), "ShareSessionEpoch": next(epochs)}
-        wire.tell(SHARE_ACKNOWLEDGE, version, {**rest, "Topics": [accepting(topic_id, 1, last)]})
+        wire.tell(SHARE_FETCH, version, session.fetch())
+        wire.tell(SHARE_ACKNOWLEDGE, version, session.acknowledge((1, last)))
         held, ended = wire.hear(SHARE_FETCH, version), wire.hear(SHARE_ACKNOWLEDGE, version)
         assert acquired(held) == [] and (held["ErrorCode"], ended["ErrorCode"]) == (0, 0)
-        assert codes(ended, "ErrorCode") == [0]
+        assert codes(ended) == [0]
         if last:
             assert time.monotonic() - asked_at < owed_s
         # Nothing stands behind the next one: it is kept until its time has come, and brings what follows.
-        following = wire.ask(SHARE_FETCH, version, fetching(group, member, next(epochs), []))
+        following = wire.ask(SHARE_FETCH, version, session.fetch())
         assert acquired(following)[0][::2] == (last + 1, 1)
 
 
 def test_what_is_delivered_again_counts_again(cluster: Cluster, proxy_with: Start) -> None:
     """By the limit, and by a metric of its own: a member that lets its locks run out gets all once more."""
-    topic, group = fresh("shared"), fresh("members")
-    fill(cluster.kafka.bootstrap, topic, 10, batch=10)
+    topic, group = shared(cluster.kafka.bootstrap, 10, batch=10)
     configure(cluster.kafka.bootstrap, group, **{"share.record.lock.duration.ms": "1000"})
     proxy, counted = limited(proxy_with, topic, group, 1_000)
     with RawMember(proxy.bootstrap) as wire:
-        topic_id = wire.join(group, "A" * 22, topic)
-        whole = {"TopicId": topic_id, "Partitions": [{"PartitionIndex": 0}]}
+        session = Session(wire, group, topic)
         # A limited request waits at the broker for a moment only.
-        asked = (fetching(group, "A" * 22, each, [] if each else [whole]) for each in range(100))
-        found = filter(None, (acquired(wire.ask(SHARE_FETCH, 2, each)) for each in asked))
+        found = filter(None, (acquired(wire.ask(SHARE_FETCH, 2, session.fetch())) for _ in range(100)))
         assert [next(found), next(found)] == [[(0, 9, 1)], [(0, 9, 2)]]
     assert [each.msgs for each in counted.delivered] == [10, 10]
     sample = proxy.proxy.metrics.registry.get_sample_value
@@ -184,21 +157,13 @@ class World:
     """A hundred records, a batch each, a share group of two a second, and a proxy."""
 
     def __init__(self, cluster: Cluster, start: Start) -> None:
-        self.topic, self.group = fresh("shared"), fresh("members")
-        fill(cluster.kafka.bootstrap, self.topic, 100)
-        configure(cluster.kafka.bootstrap, self.group)
+        self._topic, self._group = shared(cluster.kafka.bootstrap, 100)
         start = partial(start, dispatch_hold_ms=10_000)
-        self.proxy, self.counted = limited(start, self.topic, self.group, 2)
+        self.proxy, self.counted = limited(start, self._topic, self._group, 2)
 
-    def first(self, wire: RawMember, member: str = "A" * 22) -> Fields:
-        """Join, and what a first ShareFetch is of."""
-        topic_id = wire.join(self.group, member, self.topic)
-        whole = {"TopicId": topic_id, "Partitions": [{"PartitionIndex": 0}]}
-        return fetching(self.group, member, 0, [whole], MaxRecords=2)
-
-    def next(self, epoch: int, member: str = "A" * 22, **more: int) -> Fields:
-        """A following one."""
-        return fetching(self.group, member, epoch, [], **more)
+    def join(self, wire: RawMember, member: str = MEMBER) -> Session:
+        """A member begins."""
+        return Session(wire, self._group, self._topic, member)
 
 
 def count(answer: Fields) -> int:
@@ -215,9 +180,10 @@ def test_a_session_that_goes_on_elsewhere_is_known_by_what_it_brings(
     begins = cluster.kafka.bootstrap if straight else world.proxy.bootstrap
     with RawMember(begins) as one, RawMember(world.proxy.bootstrap) as other:
         # Of a topic that the proxy knows.
-        brought = count(other.ask(SHARE_FETCH, 2, world.first(other, "B" * 22))) if straight else 0
-        began = count(one.ask(SHARE_FETCH, 2, world.first(one)))
-        went_on = count(other.ask(SHARE_FETCH, 2, world.next(1)))
+        brought = count(other.ask(SHARE_FETCH, 2, world.join(other, ANOTHER).fetch(**TWO))) if straight else 0
+        session = world.join(one)
+        began = count(one.ask(SHARE_FETCH, 2, session.fetch(**TWO)))
+        went_on = count(other.ask(SHARE_FETCH, 2, session.fetch()))
         assert (began, went_on) == (2, more)
         through = brought if straight else began
         assert sum(each.msgs for each in world.counted.delivered) == through + more == 2 + more
@@ -227,11 +193,13 @@ def test_what_the_broker_refuses_to_forget_stays_limited(cluster: Cluster, proxy
     """By a wrong epoch: the session goes on with the topic, of which all the rest would come at once."""
     world = World(cluster, proxy_with)
     with RawMember(world.proxy.bootstrap) as wire:
-        first = world.first(wire)
-        assert count(wire.ask(SHARE_FETCH, 2, first)) == 2
-        gone = [{"TopicId": first["Topics"][0]["TopicId"], "Partitions": [0]}]
-        refused = wire.ask(SHARE_FETCH, 2, {**world.next(7), "ForgottenTopicsData": gone})
-        went_on = wire.ask(SHARE_FETCH, 2, world.next(1))
+        session = world.join(wire)
+        assert count(wire.ask(SHARE_FETCH, 2, session.fetch(**TWO))) == 2
+        gone = [{"TopicId": session.topic_id, "Partitions": [0]}]
+        session.epoch = 7
+        refused = wire.ask(SHARE_FETCH, 2, {**session.fetch(), "ForgottenTopicsData": gone})
+        session.epoch = 1
+        went_on = wire.ask(SHARE_FETCH, 2, session.fetch())
         assert (refused["ErrorCode"], went_on["ErrorCode"]) == (123, 0) and 0 < count(went_on) <= 2
 
 
@@ -239,9 +207,10 @@ def test_requests_sent_at_once_share_what_is_left(cluster: Cluster, proxy_with: 
     """Each of them waits for the answer to that before it."""
     world = World(cluster, proxy_with)
     with RawMember(world.proxy.bootstrap) as wire:
-        wire.tell(SHARE_FETCH, 2, world.first(wire))
-        for epoch in range(1, 10):
-            wire.tell(SHARE_FETCH, 2, world.next(epoch, MaxWaitMs=0))
+        session = world.join(wire)
+        wire.tell(SHARE_FETCH, 2, session.fetch(**TWO))
+        for _ in range(9):
+            wire.tell(SHARE_FETCH, 2, session.fetch(MaxWaitMs=0))
         began = time.monotonic()
         brought = sum(count(wire.hear(SHARE_FETCH, 2)) for _ in range(10))
         assert 2 <= brought <= 2 * (2 + time.monotonic() - began)
@@ -251,10 +220,10 @@ def test_members_of_one_connection_wait_beside_each_other(cluster: Cluster, prox
     """A request that is held is not answered empty because the other member's stands behind it."""
     world = World(cluster, proxy_with)
     with RawMember(world.proxy.bootstrap) as wire:
-        first, second = world.first(wire), world.first(wire, "B" * 22)
-        assert count(wire.ask(SHARE_FETCH, 2, first)) == 2
-        wire.tell(SHARE_FETCH, 2, second)
-        wire.tell(SHARE_FETCH, 2, world.next(1))
+        first, second = world.join(wire), world.join(wire, ANOTHER)
+        assert count(wire.ask(SHARE_FETCH, 2, first.fetch(**TWO))) == 2
+        wire.tell(SHARE_FETCH, 2, second.fetch(**TWO))
+        wire.tell(SHARE_FETCH, 2, first.fetch())
         assert count(wire.hear(SHARE_FETCH, 2)) > 0
 
 
@@ -262,12 +231,13 @@ def test_nothing_is_acquired_for_who_is_gone(cluster: Cluster, proxy_with: Start
     """A held request of its goes on without: no delivery of what it would have got is spent."""
     world = World(cluster, proxy_with)
     with RawMember(world.proxy.bootstrap) as wire:
-        assert count(wire.ask(SHARE_FETCH, 2, world.first(wire))) == 2
-        wire.tell(SHARE_FETCH, 2, world.next(1))
+        session = world.join(wire)
+        assert count(wire.ask(SHARE_FETCH, 2, session.fetch(**TWO))) == 2
+        wire.tell(SHARE_FETCH, 2, session.fetch())
         until(lambda: world.counted.held, what="the request held")
     until(lambda: world.proxy.metric("connections") == 0, what="its connection gone")
     with RawMember(cluster.kafka.bootstrap) as wire:
-        later = wire.ask(SHARE_FETCH, 2, {**world.first(wire, "B" * 22), "MaxRecords": 500})
+        later = wire.ask(SHARE_FETCH, 2, world.join(wire, ANOTHER).fetch())
         assert {delivery for first, _, delivery in acquired(later) if first >= 2} == {1}
 
 
@@ -275,11 +245,10 @@ def test_nothing_is_acquired_for_who_is_gone(cluster: Cluster, proxy_with: Start
 @pytest.mark.parametrize("other", [java, go])
 def test_two_members_share_the_limit(cluster: Cluster, proxy_with: Start, other: Client) -> None:
     """Both get some of it, together no more than it."""
-    topic, group, count = fresh("shared"), fresh("members"), 1_500
+    count = 1_500
 
     def together() -> float:
-        fill(cluster.kafka.bootstrap, topic, count)
-        configure(cluster.kafka.bootstrap, group)
+        topic, group = shared(cluster.kafka.bootstrap, count)
         proxy, _ = limited(proxy_with, topic, group, 100)
         commands = [each(proxy.bootstrap, group, topic, count, 17) for each in (java, other)]
         got = [member.arrivals() for member in [Member(command) for command in commands]]
@@ -306,9 +275,7 @@ def test_a_byte_rate_spends_no_deliveries(cluster: Cluster, proxy_with: Start, s
     brokers_own_rate(cluster.kafka.bootstrap, throttled, RATE)
     found: dict[str, list[Arrival]] = {}
     for client_id, bootstrap in ((throttled, cluster.kafka.bootstrap), (rated, proxy.bootstrap)):
-        topic, group = fresh("shared"), fresh("members")
-        fill(cluster.kafka.bootstrap, topic, 2_000, batch=10, size=SIZE)
-        configure(cluster.kafka.bootstrap, group)
+        topic, group = shared(cluster.kafka.bootstrap, 2_000, batch=10, size=SIZE)
         command = java(bootstrap, group, topic, 2_000, FOR_S, f"client.id={client_id}")
         found[client_id] = Member(command).arrivals()
     for name, got in found.items():
@@ -342,9 +309,8 @@ def test_a_resource_group(cluster: Cluster) -> None:
 @pytest.mark.soak
 def test_two_proxies_hold_one_limit(cluster: Cluster) -> None:
     """A member at each of two proxies, with the real law: together at the rate, within 5 %."""
-    topic, group, count, limit = fresh("shared"), fresh("members"), 2_000, 100
-    fill(cluster.kafka.bootstrap, topic, count)
-    configure(cluster.kafka.bootstrap, group)
+    count, limit = 2_000, 100
+    topic, group = shared(cluster.kafka.bootstrap, count)
     rates = {"subscriptionDispatchRate": {"dispatchThrottlingRateInMsg": limit}}
     with apart(cluster, "two") as own, Decider(own.kafka.bootstrap, own.topics, "dispatch"):
         own.policies.put(f"topics.{full_name(topic)}", rates)

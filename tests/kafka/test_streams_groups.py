@@ -1,9 +1,11 @@
 """Streams groups (KIP-1071) through the proxy on a broker that has them (docs/protocol_notes.md 3.10)."""
 
+import subprocess
 import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, suppress
 from pathlib import Path
+from typing import Any
 
 import pytest
 from acl_kit import ACLS, run_tools
@@ -14,12 +16,12 @@ from login_kit import Login
 from proxy_kit import ProxyThread, until
 from share_kit import LIMIT_S, PROPERTIES, RawMember
 from stack_kit import new_topics
-from streams_apps import App, internal, running
 from streams_kit import charged, counting, heartbeat, topic
 from wire_client import Closed
 
 from enforcer.wire.kafka.frames import STREAMS_DESCRIBE, STREAMS_HEARTBEAT, Fields
 from streaming.contract.topics import Topics
+from weir.jars.java import java_command
 from weir.stack.kafka import LocalKafka
 
 PARTITIONS = 6
@@ -38,6 +40,58 @@ RULES = {
 }
 FENCED, MISSING, FULL = 110, 3, 11.0
 NOT_YET = (14, 15, 16)
+START_S = 60.0
+# Under the classic protocol an application does not leave its group when it ends.
+SETTINGS = {"classic": {"session.timeout.ms": "6000", "heartbeat.interval.ms": "500"}, "streams": {}}
+
+
+class App(AbstractContextManager[Any]):
+    """An application of Kafka Streams in a process of its own, until the end of its context.
+
+    Args:
+        bootstrap: where it connects to.
+        name: of the application, and its group.
+        source: the topic that it reads.
+        protocol: classic or streams.
+        stores: how many it counts in, each behind a repartition topic.
+        folder: takes its state, and what it says.
+    """
+
+    def __init__(
+        self, bootstrap: str, name: str, source: str, protocol: str, stores: int, folder: Path
+    ) -> None:
+        folder.mkdir(parents=True, exist_ok=True)
+        self._log = folder / "log"
+        settings = {"group.protocol": protocol, "state.dir": str(folder), **SETTINGS[protocol]}
+        command = java_command(
+            str(Path(__file__).with_name("StreamsApp.java")), bootstrap, name, source, str(stores),
+            *(f"{key}={value}" for key, value in settings.items()), kind="streams43",
+            properties=("org.slf4j.simpleLogger.defaultLogLevel=warn",),
+        )  # fmt: skip
+        with self._log.open("w") as log:
+            self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=log, stderr=log)
+
+    def await_running(self) -> None:
+        """Wait until it has its tasks."""
+        until(lambda: " RUNNING" in self._log.read_text(), START_S, f"a running application: {self._log}")
+
+    def __exit__(self, *_: object) -> None:
+        assert self._process.stdin is not None
+        self._process.stdin.close()
+        try:
+            self._process.wait(START_S)
+        finally:
+            self._process.kill()
+
+
+def internal(bootstrap: str, name: str) -> dict[str, int]:
+    """The internal topics of an application, with their partitions."""
+    listed = AdminClient({"bootstrap.servers": bootstrap}).list_topics(timeout=START_S).topics
+    return {
+        topic.removeprefix(f"{name}-"): len(its.partitions)
+        for topic, its in listed.items()
+        if topic.startswith(f"{name}-")
+    }
 
 
 @pytest.fixture(scope="module")
@@ -70,7 +124,7 @@ def test_both_ways_cost_the_same(cluster: Cluster, tmp_path: Path, protocol: str
     with apart(cluster, protocol) as own, serving(own) as proxy:
         limited(own, proxy)
         began = time.monotonic()
-        with running(proxy.bootstrap, name, reads, protocol, 2, tmp_path) as app:
+        with App(proxy.bootstrap, name, reads, protocol, 2, tmp_path) as app:
             app.await_running()
             # The last one waits until the three before it are paid off: 18 - 11 at 2 a second.
             assert time.monotonic() - began > (3 * PARTITIONS - FULL) / 2
@@ -222,8 +276,8 @@ def test_only_new_topics_cost(cluster: Cluster, tmp_path: Path, protocol: str) -
     with apart(cluster, f"new-{protocol}") as own, serving(own) as proxy:
         limited(own, proxy)
 
-        def start(stores: int, folder: str) -> AbstractContextManager[App]:
-            return running(proxy.bootstrap, name, reads, protocol, stores, tmp_path / folder)
+        def start(stores: int, folder: str) -> App:
+            return App(proxy.bootstrap, name, reads, protocol, stores, tmp_path / folder)
 
         with start(1, "one") as first, start(1, "two") as second:
             first.await_running()

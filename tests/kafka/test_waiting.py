@@ -17,9 +17,9 @@ ONE = {"controller_mutation_rate": 1, "controller_mutation_burst": 1}
 """Few partitions make a wait of seconds, and brokers take their time to make many."""
 
 
-def exceed(client: WireClient, name: str, count: int, version: int = 5) -> int:
+def exceed(client: WireClient, name: str, count: int) -> int:
     """Go over the quota with a permissive request; returns the throttle time."""
-    answer = client.create({name: count}, version)
+    answer = client.create({name: count}, 5)
     assert errors(answer) == {name: 0}
     assert answer.throttle_time_ms > 0
     return int(answer.throttle_time_ms)

@@ -4,8 +4,8 @@ Real broker, `weir proxy` as processes, real consumers; figures are printed.
 """
 
 import time
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -28,18 +28,25 @@ from grouped_kit import (
     steady,
     took,
 )
-from pods_kit import pods, workers
-from process_kit import ProxyProcess, proxy_process
+from path_kit import SpreadPath
+from process_kit import Command, ProxyProcess, proxy_process
 from proxy_kit import PolicyWriter, until
 from reading_kit import Reading
 from split_client import Loot, Way, split
+from stack_kit import series_at
 
 from streaming.contract.topics import Topics
+from weir.stack.kafka import free_port
 
 FREE_S = 12.0
 """The free one has read all so soon after its first record: commits come every 5 s."""
 BESIDE_S = 60.0
 """Who cannot be meant has read all so soon; at the limit it would take eight times as long."""
+START_S = 90.0
+ALIVE = "weir_proxy_proxies_alive"
+SERVICE, PODS = "127.0.0.1", ("127.0.0.2", "127.0.0.3")
+BROKER = 2
+"""The only broker's port is so far behind the first one: broker 0's comes next to it, and its id is 1."""
 Make = Callable[[str, str, str], Noted]
 Several = Callable[[str, Path], AbstractContextManager[list[str]]]
 
@@ -64,6 +71,51 @@ def company(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Company]:
     """Kafka and the job; each test starts the proxies that it wants."""
     with Company(tmp_path_factory.mktemp("groups")) as running:
         yield running
+
+
+@contextmanager
+def workers(kafka: str, folder: Path) -> Iterator[list[str]]:
+    """`weir proxy --workers 2`; their address, for each of two clients."""
+    listen = f"{SERVICE}:{free_port()}"
+    with ExitStack() as running:
+        ready = started(running, kafka, folder, "workers", "--listen", listen, "--workers", "2")
+        await_each_other(ready["workers"])
+        yield [listen, listen]
+
+
+@contextmanager
+def pods(kafka: str, folder: Path) -> Iterator[list[str]]:
+    """Two proxies that tell clients the address of one Service; that of the first, and the Service's.
+
+    It gives each connection to the other proxy than the one before.
+    """
+    port = free_port()
+    with ExitStack() as running:
+        ready = []
+        for host in PODS:
+            words = ["--listen", f"{host}:{port}", "--advertise", SERVICE]
+            ready.append(started(running, kafka, folder, host, *words))
+            assert ready[-1]["brokers"] == {"1": f"{host}:{port + BROKER}"}
+        for number in (port, port + BROKER):
+            targets = [(host, number) for host in PODS]
+            running.enter_context(SpreadPath((SERVICE, number), targets))
+        await_each_other(ready)
+        yield [f"{PODS[0]}:{port}", f"{SERVICE}:{port}"]
+
+
+def started(running: ExitStack, kafka: str, folder: Path, name: str, *words: str) -> dict[str, Any]:
+    """A proxy, until it is ready; what it says then."""
+    options = ("--kafka", kafka, "--id", fresh(name), "--metrics", f"{SERVICE}:0")
+    command = running.enter_context(Command(folder / name, "proxy", *options, *words))
+    said: dict[str, Any] = command.ready(START_S)
+    return said
+
+
+def await_each_other(ready: Sequence[dict[str, Any]]) -> None:
+    """Until all know how many they are; those of a test before are taken to be alive for a while."""
+    for each in ready:
+        url = each["metrics"]
+        until(lambda url=url: series_at(url)[ALIVE] == len(ready), START_S, "all know each other")
 
 
 def holds_apart(limited: Noted, free: Noted, first: bool, say: Say) -> None:

@@ -1,7 +1,5 @@
 """Several `weir proxy` processes before one broker with a real job, and clients that ask them for topics."""
 
-import subprocess
-import sys
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
@@ -11,12 +9,11 @@ from pathlib import Path
 from typing import Any, Self
 
 import orjson
-import yaml
 from cluster_kit import address
 from confluent_kafka.admin import AdminClient
 from job_kit import Job
 from path_kit import CutPath
-from process_kit import ProxyProcess
+from process_kit import Command, ProxyProcess
 from proxy_kit import PolicyWriter, until
 from slow_broker_kit import SlowBroker
 from stack_kit import read_all
@@ -126,16 +123,10 @@ class Company:
         if traffic_by_path:
             settings["kafka"] = {"client": {"bootstrap.servers": self.kafka.bootstrap}}
         kafka = self.path.address if traffic_by_path else self.kafka.bootstrap
-        given = self.folder / f"{name}.yaml"
-        given.write_text(yaml.safe_dump(settings))
-        program = [_SKEWED, str(ahead_ms)] if ahead_ms else ["-m", "weir"]
-        words = ["proxy", "--kafka", kafka, "--settings", str(given), "--id", name]
-        words += ["--listen", listen, "--metrics", metrics]
-        log = self.folder / f"{name}.log"
-        with log.open("ab") as output:
-            command = [*prefix, sys.executable, *program, *words]
-            process = subprocess.Popen(command, stdout=output, stderr=output)
-        self.proxies[name] = ProxyProcess(process, listen, metrics, log)
+        words = ("proxy", "--kafka", kafka, "--id", name, "--listen", listen, "--metrics", metrics)
+        module = (_SKEWED, str(ahead_ms)) if ahead_ms else ("-m", "weir")
+        started = Command(self.folder / name, *words, prefix=prefix, module=module, **settings)
+        self.proxies[name] = ProxyProcess(started.process, listen, metrics, started.log)
 
     def kill(self, name: str) -> None:
         """kill -9 one."""

@@ -6,9 +6,7 @@ import socket
 import struct
 import threading
 import time
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, contextmanager
 from random import Random
 from typing import Self, cast
 
@@ -157,10 +155,3 @@ class Bystander(Threaded):
                     self.took.append(time.monotonic() - before)
         except (OSError, struct.error) as error:
             self.error = error
-
-
-@contextmanager
-def bystanders(*bootstraps: str) -> Iterator[list[Bystander]]:
-    """One at each address, as long as the context lasts."""
-    with ExitStack() as stack:
-        yield [stack.enter_context(Bystander(bootstrap)) for bootstrap in bootstraps]

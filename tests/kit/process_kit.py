@@ -3,7 +3,7 @@
 import json
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -20,37 +20,69 @@ from weir.stack.kafka import free_port
 MIB = 1 << 20
 
 
-class Command(AbstractContextManager[Any]):
-    """A command that runs until it is told to end, or its context is over.
+class Program(AbstractContextManager[Any]):
+    """A command that runs from its start until it is told to end, or its context is over; then again.
+
+    Attributes:
+        process: the newest; None: it was never started.
+        log: takes what all of them say.
 
     Args:
         path: of its settings, log and ready file, but for their endings.
         words: the command.
         before: done by the process before it is the command.
+        prefix: words before the command, such as another program that runs it.
+        module: by which Python finds it.
         settings: sections of its settings.
     """
 
+    process: Any = None
+
     def __init__(
-        self, path: Path, *words: str, before: Callable[[], object] | None = None, **settings: Any
-    ) -> None:
+        self, path: Path, *words: str, before: Callable[[], object] | None = None,
+        prefix: Sequence[str] = (), module: Sequence[str] = ("-m", "weir"), **settings: Any,
+    ) -> None:  # fmt: skip
         given, self.log, self.ready_file = (Path(f"{path}.{end}") for end in ("yaml", "log", "json"))
         given.write_text(yaml.safe_dump(settings))
-        command = [sys.executable, "-m", "weir", *words, "--settings", given, "--ready-file", self.ready_file]
-        with self.log.open("wb") as output:
+        files = ("--settings", given, "--ready-file", self.ready_file)
+        self._command = [*map(str, (*prefix, sys.executable, *module, *words, *files))]
+        self._before = before
+
+    def launch(self) -> None:
+        """Start it, without waiting."""
+        self.ready_file.unlink(missing_ok=True)
+        with self.log.open("ab") as output:
             self.process = subprocess.Popen(
-                [*map(str, command)], stdout=output, stderr=output, preexec_fn=before
+                self._command, stdout=output, stderr=output, preexec_fn=self._before
             )
 
+    def close(self) -> None:
+        """Leave nothing behind."""
+        if self.process is not None:
+            self.process.kill()
+            self.process.wait(15)
+
     def __exit__(self, *_: object) -> None:
-        self.process.kill()
-        self.process.wait(5)
+        self.close()
 
     def ready(self, limit_s: float = 60.0) -> dict[str, Any]:
         """What it says of itself, once it does."""
-        until(lambda: self.ready_file.exists() or self.process.poll() is not None, limit_s, "a ready file")
+        until(
+            lambda: self.ready_file.exists() or self.process.poll() is not None,
+            limit_s,
+            f"a ready file; see {self.log}",
+        )
         assert self.process.poll() is None, self.log.read_text()
         said: dict[str, Any] = json.loads(self.ready_file.read_text())
         return said
+
+
+class Command(Program):
+    """One that is started."""
+
+    def __init__(self, path: Path, *words: str, **more: Any) -> None:
+        super().__init__(path, *words, **more)
+        self.launch()
 
 
 class ProxyProcess:

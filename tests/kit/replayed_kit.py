@@ -4,7 +4,7 @@ from pathlib import Path
 
 import orjson
 import stack_kit
-from job_broker_kit import USERS, Broker
+from job_broker_kit import TOPICS, USERS, Broker
 from job_kit import Job
 
 from streaming.laws.mutation.table import WARM_ROWS
@@ -51,7 +51,8 @@ def crowd(broker: Broker, name: str) -> set[str]:
 
 def check(broker: Broker, bootstrap: str, names: set[str], folder: Path) -> None:
     """Every request is decided, repeats are equal, and all of it is what the local engine says."""
-    live = broker.wait_for(names)
+    broker.wait_for(names)
+    live = broker.values(TOPICS.decisions)
     expected = replayed(bootstrap, folder)
     assert {orjson.loads(value)["outcome"] for value in live} == {"allow", "reject"}
     assert {orjson.loads(value)["id"] for value in live} == names | {"warm"}

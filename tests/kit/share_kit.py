@@ -5,11 +5,13 @@ import subprocess
 import tempfile
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import cache
 from typing import Final, NamedTuple
 
+from cluster_kit import fresh
 from four_clients import BUILD_LIMIT_S, PINS
+from reading_kit import fill
 from wire_client import WireClient
 
 from enforcer.wire.kafka.codec import request_layout, response_layout
@@ -18,6 +20,7 @@ from weir.jars.folders import ROOT
 from weir.jars.java import java_command
 
 LIMIT_S: Final = 120
+MEMBER: Final = "A" * 22
 _SOURCES: Final = ROOT / "tests" / "kafka"
 _ALTER_CONFIGS, _ALTER_QUOTAS, _GROUP = 44, 49, 32
 SHARE_HEARTBEAT: Final = 76
@@ -50,6 +53,14 @@ def configure(bootstrap: str, group: str, **settings: str) -> None:
     ]
     resource = {"ResourceType": _GROUP, "ResourceName": group.encode(), "Configs": configs}
     _change(bootstrap, _ALTER_CONFIGS, {"Resources": [resource]}, "Responses")
+
+
+def shared(bootstrap: str, records: int, **more: int) -> tuple[str, str]:
+    """A topic with so many records, more of it as of reading_kit.fill, and a share group; their names."""
+    topic, group = fresh("shared"), fresh("members")
+    fill(bootstrap, topic, records, **more)
+    configure(bootstrap, group)
+    return topic, group
 
 
 def brokers_own_rate(bootstrap: str, client_id: str, rate: int) -> None:
@@ -137,6 +148,50 @@ class RawMember(WireClient):
         raise AssertionError("nothing was assigned")
 
 
+class Session:
+    """What a member asks for its records by, in order: each request has the next epoch.
+
+    Attributes:
+        epoch: of the next request; -1 ends the session.
+        topic_id: of its only topic.
+
+    Args:
+        wire: by which it joins the group.
+        group: its group.
+        topic: what it reads.
+        member: its id.
+    """
+
+    def __init__(self, wire: RawMember, group: str, topic: str, member: str = MEMBER) -> None:
+        self._group, self._member, self.epoch = group, member, 0
+        self.topic_id = wire.join(group, member, topic)
+
+    def fetch(self, *accepted: tuple[int, int], **more: int) -> Fields:
+        """A ShareFetch, of which the first names the topic and others acknowledge records; see below."""
+        whole: Fields = {"TopicId": self.topic_id, "Partitions": [{"PartitionIndex": 0}]}
+        asked = {"MaxWaitMs": 10_000, "MinBytes": 1, "MaxBytes": 1 << 20, "MaxRecords": 500, "BatchSize": 500}
+        begun = self._request(accepted) if self.epoch else self._request(()) | {"Topics": [whole]}
+        return {**begun, **asked, **more}
+
+    def acknowledge(self, *accepted: tuple[int, int]) -> Fields:
+        """A ShareAcknowledge that accepts records, each from a first to a last offset of partition 0."""
+        return self._request(accepted)
+
+    def _request(self, accepted: Sequence[tuple[int, int]]) -> Fields:
+        batches = [{"FirstOffset": one, "LastOffset": end, "AcknowledgeTypes": [1]} for one, end in accepted]
+        parts = [{"PartitionIndex": 0, "AcknowledgementBatches": batches}]
+        body: Fields = {"GroupId": self._group.encode(), "MemberId": self._member.encode()}
+        topics = [{"TopicId": self.topic_id, "Partitions": parts}] if batches else []
+        body |= {"ShareSessionEpoch": self.epoch, "Topics": topics}
+        self.epoch += 1
+        return body
+
+
+def codes(answer: Fields, field: str = "ErrorCode") -> list[int]:
+    """An error of each partition."""
+    return [part[field] for each in answer["Responses"] for part in each["Partitions"]]
+
+
 def acquired(answer: Fields) -> list[tuple[int, int, int]]:
     """The ranges that a ShareFetch has brought: first and last offset, deliveries."""
     return [
@@ -164,12 +219,12 @@ class Member:
             if (arrival := _arrival(line)) is not None:
                 self._arrivals.append(arrival)
 
-    def arrivals(self, limit_s: float = LIMIT_S) -> list[Arrival]:
+    def arrivals(self) -> list[Arrival]:
         """What it got, when it has ended."""
-        self._reader.join(limit_s)
+        self._reader.join(LIMIT_S)
         if self._reader.is_alive():
             self._process.kill()
-            raise TimeoutError(f"{self._process.args!r} has not ended in {limit_s:.0f} s")
+            raise TimeoutError(f"{self._process.args!r} has not ended in {LIMIT_S} s")
         with self._process as ended, self._said as said:
             code = ended.wait(LIMIT_S)
             said.seek(0)

@@ -1,7 +1,7 @@
 """One session for all tests of the job."""
 
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, closing
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -66,6 +66,6 @@ def make_job(bootstrap: str, tmp_path: Path) -> Iterator[Callable[..., Job]]:
 
         def make(name: str = "job", *words: str, **more: Any) -> Job:
             (tmp_path / name).mkdir(exist_ok=True)
-            return stack.enter_context(closing(Job(tmp_path / name, bootstrap, *words, **more)))
+            return stack.enter_context(Job(tmp_path / name, bootstrap, *words, **more))
 
         yield make

@@ -7,8 +7,9 @@ from typing import Any
 
 import orjson
 import pytest
-from bench_kit import TOPICS, WAIT_S, Bench, Event, bench
+from bench_kit import Bench, bench
 from confluent_kafka.admin import AdminClient
+from job_broker_kit import TOPICS, WAIT_S, Event
 from stack_kit import alter, series_at
 
 from streaming.job.checkpoint_name import LAYOUT

@@ -6,8 +6,9 @@ from pathlib import Path
 import orjson
 import pytest
 from backlog_kit import now_ms
-from bench_kit import PACKED, TOPICS, Bench, Event, bench
+from bench_kit import PACKED, Bench, bench
 from event_kit import EVICT, quotas
+from job_broker_kit import TOPICS, Event
 from pack_kit import packed
 from pyspark.sql import SparkSession
 

@@ -4,7 +4,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from bench_kit import TOPICS, Event, bench
+from bench_kit import bench
+from job_broker_kit import TOPICS, Event
 from law_kit import quota, request
 from stack_kit import series_at
 

@@ -3,7 +3,6 @@
 import os
 import signal
 from collections.abc import Callable
-from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -74,7 +73,7 @@ def test_a_job_says_which_of_its_topics_was_deleted(tmp_path: Path) -> None:
     with made as kafka:
         admin = AdminClient({"bootstrap.servers": kafka.bootstrap})
         job, broker = Job(tmp_path, kafka.bootstrap, settings=settings), Broker(kafka.bootstrap)
-        with closing(job):
+        with job:
             ready = job.start()
             for number in range(5):
                 broker.limit(f"u{number}", 1)

@@ -7,11 +7,9 @@ are as many as in five minutes. So this shows what grows with days and names, no
 import re
 import time
 from collections.abc import Iterator
-from contextlib import closing
 from pathlib import Path
 from typing import Any
 
-import orjson
 import pytest
 from confluent_kafka.admin import AdminClient
 from job_broker_kit import Broker
@@ -134,7 +132,7 @@ def write(broker: Broker, events: list[dict[str, Any]], ahead_ms: int) -> int:
     for event in events:
         key = next((event[name] for name in _KEYS if name in event), "")
         later = {name: event[name] + ahead_ms for name in ("ts", "of_ts") if name in event}
-        broker.write(_TOPIC.get(event["type"], TOPICS.usage), key, orjson.dumps(event | later))
+        broker.write(_TOPIC.get(event["type"], TOPICS.usage), event | later, key)
     broker.flush()
     return sum(event["type"] not in ("policy", "tick") for event in events)
 
@@ -159,7 +157,7 @@ def live_through(installation: Installation, broker: Broker) -> Readings:
 def test_a_month_leaves_no_more_than_a_fortnight(kafka: LocalKafka, tmp_path: Path) -> None:
     """State, checkpoint, topics, series and memory; and the job has decided all of it."""
     job, broker = Job(tmp_path, kafka.bootstrap, settings=SETTINGS), Broker(kafka.bootstrap)
-    with closing(job):
+    with job:
         installation = Installation(tmp_path, job.start())
         shorten(kafka.bootstrap)
         write(broker, [policy(1 - T0, path, value) for path, value in POLICIES.items()], 0)

@@ -5,7 +5,8 @@ from pathlib import Path
 import orjson
 import pyarrow as pa
 import pytest
-from bench_kit import PACKED, TOPICS, WAIT_S, Bench, bench
+from bench_kit import PACKED, Bench, bench
+from job_broker_kit import TOPICS, WAIT_S
 from law_kit import quota, request
 from pack_kit import Event, packed
 from stack_kit import until

@@ -7,8 +7,8 @@ from typing import Any
 
 import orjson
 import pytest
-from bench_kit import PACKED, TOPICS, Bench, Event, bench
-from job_broker_kit import Broker, check_dead_letters
+from bench_kit import PACKED, Bench, bench
+from job_broker_kit import TOPICS, Event, check_dead_letters
 from law_kit import quota, request
 from pack_kit import rows_of
 
@@ -138,7 +138,7 @@ def test_what_is_sent_again_is_decided_once(busy: Bench, tmp_path: Path) -> None
 
 def test_what_cannot_be_used_is_a_dead_letter(busy: Bench) -> None:
     """Each record of such, beside those that can."""
-    check_dead_letters(Broker(busy.bootstrap))
+    check_dead_letters(busy)
 
 
 @pytest.mark.soak

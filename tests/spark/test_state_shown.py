@@ -12,7 +12,8 @@ from typing import Any
 
 import orjson
 import pytest
-from bench_kit import PACKED, TOPICS, Bench, Event, bench
+from bench_kit import PACKED, Bench, bench
+from job_broker_kit import TOPICS, Event
 from law_kit import quota, request
 from pack_kit import rows_of
 from stack_kit import until

@@ -33,8 +33,8 @@ def test_a_second_job_decides_only_once_the_first_is_gone(
     assert second.status() == 1
     broker.request("after", "u1", 1)
     broker.flush()
-    values = broker.wait_for({"before", "after"})
-    assert [orjson.loads(value)["id"] for value in values].count("after") == 1
+    decided = broker.wait_for({"before", "after"})
+    assert [one["id"] for one in decided].count("after") == 1
     assert first.end(signal.SIGTERM) == 0
     said = len(second.log.read_text())
     second.start()
@@ -56,6 +56,6 @@ def test_of_two_jobs_that_start_together_one_goes_on(make_job: Callable[..., Job
     assert "another job decides by weir.usage" in ended.log.read_text() and goes_on.status() is None
     broker.request("after", "u1", 1)
     broker.flush()
-    values = broker.wait_for({"before", "after"})
-    assert [orjson.loads(value)["id"] for value in values].count("after") == 1
+    decided = broker.wait_for({"before", "after"})
+    assert [one["id"] for one in decided].count("after") == 1
     assert goes_on.end(signal.SIGTERM) == 0

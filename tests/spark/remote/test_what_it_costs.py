@@ -7,7 +7,7 @@ import signal
 import statistics
 import sys
 import time
-from contextlib import closing, nullcontext
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -50,7 +50,7 @@ def test_what_it_costs(place: str, bootstrap: str, broker: Broker, tmp_path: Pat
         broker.limit(f"u{user}", 5)
     broker.flush()
     where: Any = REMOTES[place](tmp_path / "remote") if place in REMOTES else nullcontext()
-    with where as remote, closing(started(remote, bootstrap, tmp_path)) as job:
+    with where as remote, started(remote, bootstrap, tmp_path) as job:
         metrics = job.start()["metrics"]
         names = load(broker, 0, WARM_S)
         before = phases(metrics)

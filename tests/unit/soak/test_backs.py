@@ -1,5 +1,7 @@
 """How long what befell a part took to be back (tests/soak)."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -61,11 +63,17 @@ def file(tmp_path: Path) -> Path:
     return tmp_path / "history.jsonl"
 
 
+@contextmanager
+def watching(rig: FakeRig, file: Path) -> Iterator[Backs]:
+    """What the faults of a rig do, while a history is written."""
+    with Recorder(file) as told:
+        yield Backs(rig, told, lambda _: None)  # type: ignore[arg-type]  # what it asks of a rig
+
+
 def test_each_fault_is_back_under_its_own_name(file: Path) -> None:
     """The second one befell the part when it was not back from the first one."""
     rig = FakeRig()
-    with Recorder(file) as told:
-        backs = Backs(rig, told, lambda _: None)  # type: ignore[arg-type]  # what it asks of a rig
+    with watching(rig, file) as backs:
         for fault in (Fault(0, "cut", "client-one", 0.1), Fault(1, "stop", "one"), Fault(2, "kill", "one")):
             backs.befall(fault, 0.5)
         rig.back = True
@@ -84,8 +92,7 @@ def test_others_happen_beside_what_lasts_long(file: Path) -> None:
     """It ends in its time, and is back after that."""
     rig = FakeRig()
     rig.back = True
-    with Recorder(file) as told:
-        backs = Backs(rig, told, lambda _: None)  # type: ignore[arg-type]  # what it asks of a rig
+    with watching(rig, file) as backs:
         backs.befall(Fault(0, "down", "admin", 0.3, beside=True), 0.5)
         backs.befall(Fault(1, "kill", "one"), 0.5)
         backs.wait(soak_backs.time.monotonic() + 60, backs.all_back)
@@ -98,8 +105,7 @@ def test_others_happen_beside_what_lasts_long(file: Path) -> None:
 
 def test_what_lasts_long_befalls_a_part_that_is_there(file: Path) -> None:
     """It comes once: right after a kill there would be nobody."""
-    with Recorder(file) as told:
-        backs = Backs(FakeRig(2), told, lambda _: None)  # type: ignore[arg-type]  # what it asks of a rig
+    with watching(FakeRig(2), file) as backs:
         for fault in (Fault(0, "kill", "admin"), Fault(2, "down", "admin", LONG["down", "admin"], True)):
             backs.befall(fault, 0.5)
     history = History.read(file)
@@ -112,8 +118,7 @@ def test_what_lasts_long_befalls_a_part_that_is_there(file: Path) -> None:
 def test_whatever_is_waited_for_is_asked_for_by_a_name_that_is_known(file: Path, target: str) -> None:
     """All brokers are Kafka, the JVM is of the job."""
     rig = FakeRig(0)
-    with Recorder(file) as told:
-        backs = Backs(rig, told, lambda _: None)  # type: ignore[arg-type]  # what it asks of a rig
+    with watching(rig, file) as backs:
         for _ in range(2):
             backs.befall(Fault(0, "stop", target), 0.5)
     assert rig.back
@@ -122,8 +127,7 @@ def test_whatever_is_waited_for_is_asked_for_by_a_name_that_is_known(file: Path,
 def test_what_is_not_back_in_time_is_given_up(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """And said to be so."""
     monkeypatch.setattr(soak_backs, "BACK_S", -1.0)
-    with Recorder(file) as told:
-        backs = Backs(FakeRig(), told, lambda _: None)  # type: ignore[arg-type]  # what it asks of a rig
+    with watching(FakeRig(), file) as backs:
         backs.befall(Fault(0, "kill", "admin"), 0.5)
         backs.wait(soak_backs.time.monotonic() + 60, backs.all_back)
 
@@ -134,8 +138,7 @@ def test_what_is_befallen_again_has_not_been_back(file: Path, monkeypatch: pytes
     """Its time runs from the newest fault; how long it took, from each."""
     monkeypatch.setattr(soak_backs, "BACK_S", 10.0)
     rig = FakeRig()
-    with Recorder(file) as told:
-        backs = Backs(rig, told, lambda _: None)  # type: ignore[arg-type]  # what it asks of a rig
+    with watching(rig, file) as backs:
         for _ in range(3):
             backs.befall(Fault(0, "kill", "cluster"), 0.5)
             backs.wait(soak_backs.time.monotonic() + 8)
@@ -152,8 +155,7 @@ def test_the_time_of_the_job_does_not_run_without_kafka(
     monkeypatch.setattr(soak_backs, "BACK_S", 1.0)
     monkeypatch.setattr(soak_backs, "POLL_S", 0.05)
     rig = FakeRig()
-    with Recorder(file) as told:
-        backs = Backs(rig, told, lambda _: None)  # type: ignore[arg-type]  # what it asks of a rig
+    with watching(rig, file) as backs:
         backs.befall(Fault(0, "kill", target), 0.5)
         # As one that lasts; it is back at once.
         monkeypatch.setattr(rig, "there", lambda at: at == "kafka")
@@ -167,8 +169,7 @@ def test_the_time_of_the_job_does_not_run_without_kafka(
 def test_a_fault_that_could_not_be_made_is_waited_for_the_next_time(file: Path) -> None:
     """Once: else the job, killed each minute, would never be stopped."""
     rig = FakeRig(2)
-    with Recorder(file) as told:
-        backs = Backs(rig, told, lambda _: None)  # type: ignore[arg-type]  # what it asks of a rig
+    with watching(rig, file) as backs:
         for what, for_s in ("kill", 0.0), ("down", 1.0), ("down", 0.1):
             backs.befall(Fault(0, what, "admin", for_s), 0.5)
     history = History.read(file)
