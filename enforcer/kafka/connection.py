@@ -337,7 +337,10 @@ class Connection(asyncio.Protocol):
         # What is under way was sent before it, also where a timer asks.
         self._lane.close()
         upstream, head = self._upstream, len(frame).to_bytes(LENGTH_BYTES, "big")
-        if upstream is None or self.ending.closing or not upstream.send(frame, head):
+        if upstream is None or self.ending.closing:
+            return False
+        # Behind a request that is cut off nothing leaves.
+        if (upstream.mid and self.ending.input_over) or not upstream.send(frame, head):
             return False
         if slot is not None:
             if slot.api_key == FETCH and self.slots.flow is not None:

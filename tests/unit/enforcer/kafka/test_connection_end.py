@@ -107,11 +107,12 @@ def test_a_part_of_a_request_holds_nothing_up() -> None:
 
 
 def test_what_we_ask_behind_a_part_of_a_request_holds_nothing_up() -> None:
-    """It never leaves, as of a timer that looks for a group's topics: the connection stayed for 30 s."""
+    """It never leaves, before or after the client's end, as of a timer: the connection stayed for 30 s."""
     rig = Rig()
     rig.connection.data_received(opaque(1) + opaque(2, 100_000)[:50_000])
     assert rig.connection.send(Slot(METADATA, 12, 0, lambda _: None), b"")
     rig.connection.eof_received()
+    assert not rig.connection.send(Slot(METADATA, 12, 0, lambda _: None), b"")
     rig.answer([answer(1)])
     assert rig.client.answered() == [1] and rig.client.closed and rig.upstream.closed
 
