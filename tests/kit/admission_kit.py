@@ -14,15 +14,17 @@ from enforcer.laws.mutation.admission import Admission
 from enforcer.laws.mutation.request import Action, Verdict
 from enforcer.wire.kafka.frames import RequestHeader
 from enforcer.wire.kafka.messages import TopicCounts
-from enforcer.wire.kafka.mutations import decode_request
+from enforcer.wire.kafka.mutations import MutationRequest, decode_request
 
 CREATED = topics.CreateTopicsResponse
 
 
 class FakeLink:
-    """A connection that keeps what it is given."""
+    """A connection of user a, client c, that keeps what it is given."""
 
-    def __init__(self, existing: dict[str, int]) -> None:
+    def __init__(self, existing: dict[str, int], request: MutationRequest) -> None:
+        self.user = "a"
+        self.header = RequestHeader(request.api, request.version, request.correlation_id, "c", 0)
         self.existing = existing
         self.looked_up: list[list[str]] = []
         self.forwarded: list[tuple[bytes, Callable[[bytes], None]]] = []
@@ -69,9 +71,9 @@ class Scene:
         self.desk = Desk(**{"dry_run_factor": 1, "refusal_factor": 10, **settings})
         self.desk.limit(controller_mutation_rate=1)
         self.prepare()
-        self.link = FakeLink(existing or {})
-        self.recent = RecentTopics(lambda: self.desk.now_ms)
         self.request = decode_request(*request(create_request(names, version, validate_only=dry)))
+        self.link = FakeLink(existing or {}, self.request)
+        self.recent = RecentTopics(lambda: self.desk.now_ms)
         self.admission = self.again(action, wait_ms=wait_ms)
 
     def prepare(self) -> None:
@@ -79,10 +81,9 @@ class Scene:
 
     def again(self, action: Action, *, wait_ms: int = 0, dry: bool = False) -> Admission:
         """The same request comes once more."""
-        header = RequestHeader(self.request.api, self.request.version, self.request.correlation_id, "c", 0)
         mutation = Mutation(
-            self.link, self.desk.coordinator, self.recent, self.request, header, user="a",
-            quota=self.desk.coordinator.quota("a", "c"), verdict=Verdict(action, wait_ms, dry),
+            self.link, self.desk.coordinator, self.recent, self.request,
+            self.desk.coordinator.quota("a", "c"), Verdict(action, wait_ms, dry),
         )  # fmt: skip
         mutation.admission.start()
         return mutation.admission

@@ -22,7 +22,7 @@ from enforcer.laws.mutation.coordinator import QuotaCoordinator
 from enforcer.laws.mutation.request import Action, MutationQuota, Reply, Request, Verdict
 from enforcer.wire.kafka.codec import patch_throttle
 from enforcer.wire.kafka.definitions import NAMES
-from enforcer.wire.kafka.frames import NO_ID, RequestHeader, client_id_field
+from enforcer.wire.kafka.frames import NO_ID, client_id_field
 from enforcer.wire.kafka.messages import (
     ASKED_AT_ONCE,
     NOTHING_KNOWN,
@@ -93,15 +93,22 @@ class RecentTopics:
 class GatedLink:
     """The connection as a request for mutations sees it.
 
+    Attributes:
+        user: whose request it is.
+        header: of what came; that may be another API's request, which asks for this in passing.
+        slot: the place of its answer.
+        kept: bytes that are kept for it, about.
+
     Args:
         finished: called before the client is answered.
     """
 
-    def __init__(self, link: Link, request: Came, finished: Callable[[Slot], None]) -> None:
+    def __init__(self, link: Link, request: Came, finished: Callable[["GatedLink"], None]) -> None:
         self._link, self.call_later = link, link.call_later
-        self._header = request.header
+        self.user, self.header = request.user, request.header
         self._client_id = client_id_field(request.frame)
         self._finished = finished
+        self.kept = 0
         self.slot = request.slot()
         link.reserve(self.slot)
 
@@ -113,7 +120,7 @@ class GatedLink:
         The answer never reaches the client. Names and ids take requests of their own, and many take several,
         so that no answer takes long to read. Names that no topic can have are not asked for.
         """
-        correlation_id, client_id = self._header.correlation_id, self._client_id
+        correlation_id, client_id = self.header.correlation_id, self._client_id
         legal = [name for name in names if is_legal_name(name)]
         questions = [(topics_request(correlation_id, client_id, part, ()), False) for part in _parts(legal)]
         questions += [
@@ -133,17 +140,21 @@ class GatedLink:
                 done(found)
 
         for question, ids in questions:
-            self._link.send(Slot(*self._header[:3], partial(take, ids)), question)
+            self._link.send(Slot(*self.header[:3], partial(take, ids)), question)
 
     def forward(self, frame: bytes, done: Callable[[bytes], None]) -> bool:
         """Send the request, or a part of it, to the broker."""
-        return self._link.send(Slot(*self._header[:3], done), frame)
+        return self._link.send(Slot(*self.header[:3], done), frame)
 
     def complete(self, response: bytes, mute_ms: float) -> None:
         """Answer the client in its turn, then mute the connection."""
         self.slot.response = response
-        self._finished(self.slot)
+        self._finished(self)
         self._link.finish(mute_ms)
+
+    def leave(self) -> bool:
+        """Nobody hears the answer: do nothing more. Returns whether it has not gone on."""
+        return True
 
 
 class Mutation:
@@ -151,9 +162,6 @@ class Mutation:
 
     Attributes:
         admission: the machine; start it, and tell it if the client is gone.
-
-    Args:
-        header: of what came; that may be another API's request, which asks for this in passing.
     """
 
     too_large = (
@@ -163,7 +171,7 @@ class Mutation:
 
     def __init__(
         self, link: GatedLink, coordinator: QuotaCoordinator, recent: RecentTopics, request: MutationRequest,
-        header: RequestHeader, *, user: str, quota: MutationQuota | None, verdict: Verdict,
+        quota: MutationQuota | None, verdict: Verdict,
     ) -> None:  # fmt: skip
         self.call_later = link.call_later
         self._link = link
@@ -173,8 +181,9 @@ class Mutation:
         self._at_once = verdict.action is Action.DECIDE and request.strict
         self._costs: Costs = {}
         self._response: bytes | None = None
+        header = link.header
         asked = Request(
-            user=user, client_id=header.client_id or "", api=NAMES[header.api_key],
+            user=link.user, client_id=header.client_id or "", api=NAMES[header.api_key],
             api_version=header.api_version, strict=request.strict, dry_run=request.validate_only,
         )  # fmt: skip
         self.admission = Admission(coordinator, self, asked, quota, verdict)

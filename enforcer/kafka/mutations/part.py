@@ -3,7 +3,6 @@
 import logging
 from collections.abc import Mapping
 from dataclasses import replace
-from functools import partial
 from typing import Final
 
 from cachetools import TTLCache
@@ -21,7 +20,7 @@ from enforcer.laws.mutation.request import Action, MutationQuota, Verdict
 from enforcer.laws.mutation.request import Request as Mutated
 from enforcer.wire.kafka.codec import asked
 from enforcer.wire.kafka.definitions import NAMES
-from enforcer.wire.kafka.frames import METADATA, STREAMS_HEARTBEAT, RequestHeader
+from enforcer.wire.kafka.frames import METADATA, STREAMS_HEARTBEAT
 from enforcer.wire.kafka.messages import (
     NOTHING_KNOWN,
     forbid_auto_creation,
@@ -123,28 +122,30 @@ class Mutations(Concern):
 
 
 class MutationsPart(Part):
-    """The mutations of one connection."""
+    """The mutations of one connection.
+
+    Attributes:
+        concern: of all connections.
+        watch: heartbeats whose topics are still to appear; told by `over` that they will not be seen.
+    """
 
     def __init__(self, link: Link, concern: Mutations) -> None:
         self._link = link
-        self._concern = concern
+        self.concern = concern
         self._coordinator = concern.coordinator
         self._settings = concern.coordinator.settings
         self._metrics = concern.coordinator.metrics
         self._heard = True
-        self._gate: Admission | None = None
-        self._gate_slot: Slot | None = None
-        self._heartbeat: StreamsHeartbeat | None = None
-        self._watch: set[StreamsHeartbeat] = set()
-        self._kept: dict[Slot, int] = {}
+        # What later requests wait for: one that may have to wait, or a heartbeat.
+        self._gate: GatedLink | None = None
+        self._admissions: dict[GatedLink, Admission] = {}
         self._held_bytes = 0
-        self._ungated: dict[Slot, Admission] = {}
+        self.watch: set[StreamsHeartbeat] = set()
 
     @property
     def free(self) -> bool:
         """Whether none waits for its decision, nor too much for answers."""
-        waits = self._gate is not None or self._heartbeat is not None
-        return not waits and self._held_bytes <= bounds.HELD_BYTES_MAX
+        return self._gate is None and self._held_bytes <= bounds.HELD_BYTES_MAX
 
     @property
     def held_bytes(self) -> int:
@@ -152,17 +153,19 @@ class MutationsPart(Part):
 
     @property
     def unadmitted(self) -> Slot | None:
-        return self._gate_slot if self._gate is not None and not self._gate.admitted else None
+        gate, deciding = self._gate, self._deciding
+        return None if gate is None or deciding is None or deciding.admitted else gate.slot
 
     @property
     def waits_for_decision(self) -> bool:
-        return self._gate is not None and self._gate.waits_for_decision
+        deciding = self._deciding
+        return deciding is not None and deciding.waits_for_decision
 
     def take(self, request: Request) -> bool:
         header = request.header
         if header.api_key == METADATA:
-            if self._concern.forbids_creation(request.user, header.client_id or ""):
-                self._concern.keep_from_creating(request)
+            if self.concern.forbids_creation(request.user, header.client_id or ""):
+                self.concern.keep_from_creating(request)
             return True
         if header.api_key == STREAMS_HEARTBEAT:
             return self._take_heartbeat(request)
@@ -179,38 +182,35 @@ class MutationsPart(Part):
     def unheard(self) -> None:
         """What waits, or would wait, to be admitted is dropped."""
         self._heard = False
-        slot = self.unadmitted
-        if self._gate is not None and slot is not None:
-            self._gate.gone()
-            self._finished(slot)
-            self._link.forgo(slot)
+        gate, deciding = self._gate, self._deciding
+        if gate is None or (deciding is not None and deciding.admitted):
+            return
+        if deciding is not None:
+            deciding.gone()
+        if gate.leave():
             self._metrics.dropped_requests.labels("strict").inc()
-        elif self._heartbeat is not None and self._gate is None:
-            heartbeat = self._heartbeat
-            if heartbeat.leave():
-                self._metrics.dropped_requests.labels("strict").inc()
-            self._finished(heartbeat.slot)
-            self._link.forgo(heartbeat.slot)
+        self._finished(gate)
+        self._link.forgo(gate.slot)
 
     def close(self) -> None:
-        if self._gate is not None:
-            gate, self._gate = self._gate, None
-            gate.gone()
-        for passing in self._ungated.values():
-            passing.gone()
-        self._ungated.clear()
-        for heartbeat in list(self._watch):
+        self._gate = None
+        for admission in self._admissions.values():
+            admission.gone()
+        self._admissions.clear()
+        for heartbeat in list(self.watch):
             heartbeat.over()
 
-    def _finished(self, slot: Slot) -> None:
-        """A request is answered: if it was the gated one, later ones may go on."""
-        self._held_bytes -= self._kept.pop(slot, 0)
-        if slot is self._gate_slot:
-            self._gate = self._gate_slot = None
-        else:
-            self._ungated.pop(slot, None)
-        if self._heartbeat is not None and self._heartbeat.slot is slot:
-            self._heartbeat = None
+    @property
+    def _deciding(self) -> Admission | None:
+        return None if self._gate is None else self._admissions.get(self._gate)
+
+    def _finished(self, link: GatedLink) -> None:
+        """A request is answered: if it was the gate, later ones may go on."""
+        self._held_bytes -= link.kept
+        link.kept = 0
+        self._admissions.pop(link, None)
+        if link is self._gate:
+            self._gate = None
 
     def _handle(self, request: Request, asked: MutationRequest) -> None:
         user, client_id = request.user, request.header.client_id or ""
@@ -233,8 +233,10 @@ class MutationsPart(Part):
             self._link.pacer.hold(line_of(quota.subject), self._settings.decision_timeout_ms)
             return
         link = GatedLink(self._link, request, self._finished)
-        self._keep(link.slot, request.kept + len(request.frame) + _ITEM_BYTES * len(asked.items))
-        self._admit(link, asked, user, request.header, quota, verdict)
+        if not passes:
+            self._gate = link
+        self._keep(link, request.kept + len(request.frame) + _ITEM_BYTES * len(asked.items))
+        self._admit(link, asked, quota, verdict)
 
     def _take_heartbeat(self, request: Request) -> bool:
         """Whether a heartbeat of a streams group goes on as it is."""
@@ -244,30 +246,24 @@ class MutationsPart(Part):
         if not self._heard:
             self._metrics.dropped_requests.labels("strict").inc()
             return False
-        coordinator, user, header = self._coordinator, request.user, request.header
-
-        def create(asked: MutationRequest, heartbeat: StreamsHeartbeat) -> None:
-            quota = coordinator.quota(user, client_id)
-            verdict = coordinator.judge(quota, strict=True)
-            if quota is not None and coordinator.must_line_up(quota, verdict, strict=True):
-                heartbeat.wait_in_line()
-                return
-            self._keep(heartbeat.slot, _ITEM_BYTES * len(asked.items))
-            self._admit(heartbeat, asked, user, header, quota, verdict)
-
-        heartbeat = StreamsHeartbeat(
-            self._link, request, self._settings, self._finished, create,
-            partial(self._appeared, user, header), self._watch, remembered=self._concern.streams_groups,
-            enforced=lambda: coordinator.enforces(user, client_id), now_ms=coordinator.clock.steady_ms,
-        )  # fmt: skip
-        self._heartbeat = heartbeat
-        self._keep(heartbeat.slot, len(request.frame))
+        self._gate = heartbeat = StreamsHeartbeat(self, self._link, request, self._finished)
+        self._keep(heartbeat, len(request.frame))
         heartbeat.start()
         return False
 
-    def _appeared(self, user: str, header: RequestHeader, counts: Mapping[str, int]) -> None:
-        """Topics were made by a heartbeat that went on: charge those that nobody was charged for."""
-        recent = self._concern.recent
+    def create(self, asked: MutationRequest, heartbeat: StreamsHeartbeat) -> None:
+        """Have topics created for a heartbeat."""
+        quota = self._coordinator.quota(heartbeat.user, heartbeat.header.client_id or "")
+        verdict = self._coordinator.judge(quota, strict=True)
+        if quota is not None and self._coordinator.must_line_up(quota, verdict, strict=True):
+            heartbeat.wait_in_line()
+            return
+        self._keep(heartbeat, _ITEM_BYTES * len(asked.items))
+        self._admit(heartbeat, asked, quota, verdict)
+
+    def appeared(self, heartbeat: StreamsHeartbeat, counts: Mapping[str, int]) -> None:
+        """Topics, by name, were made by a heartbeat that went on: charge those nobody was charged for."""
+        recent, user, header = self.concern.recent, heartbeat.user, heartbeat.header
         known = recent.over(replace(NOTHING_KNOWN, by_name=dict.fromkeys(counts))).by_name
         new = {name: count for name, count in counts.items() if known[name] is None}
         for name, count in new.items():
@@ -280,20 +276,13 @@ class MutationsPart(Part):
             )  # fmt: skip
             self._coordinator.report(done, self._coordinator.quota(user, client_id))
 
-    def _keep(self, slot: Slot, size: int) -> None:
-        self._kept[slot] = self._kept.get(slot, 0) + size
+    def _keep(self, link: GatedLink, size: int) -> None:
+        link.kept += size
         self._held_bytes += size
 
     def _admit(
-        self, link: GatedLink, asked: MutationRequest, user: str, header: RequestHeader,
-        quota: MutationQuota | None, verdict: Verdict,
-    ) -> None:  # fmt: skip
-        admission = Mutation(
-            link, self._coordinator, self._concern.recent, asked, header,
-            user=user, quota=quota, verdict=verdict,
-        ).admission  # fmt: skip
-        if verdict.action is Action.FORWARD:
-            self._ungated[link.slot] = admission
-        else:
-            self._gate, self._gate_slot = admission, link.slot
-        admission.start()
+        self, link: GatedLink, asked: MutationRequest, quota: MutationQuota | None, verdict: Verdict
+    ) -> None:
+        mutation = Mutation(link, self._coordinator, self.concern.recent, asked, quota, verdict)
+        self._admissions[link] = mutation.admission
+        mutation.admission.start()

@@ -6,18 +6,16 @@ name, as Streams does it under the classic protocol, through the same admission.
 by a coordinator that waits for internal topics, and the member joins anew.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
-from enforcer.core.settings import ProxySettings
 from enforcer.kafka.mutations.mutation import GatedLink
 from enforcer.kafka.mutations.topology import (
     LARGE_BYTES,
     InternalTopic,
     KnownTopology,
     NothingMade,
-    Remembered,
     TooManySteps,
     absent,
     known_topology,
@@ -25,7 +23,7 @@ from enforcer.kafka.mutations.topology import (
     only_group,
     places,
 )
-from enforcer.kafka.part import Link, Request, Slot
+from enforcer.kafka.part import Link, Request
 from enforcer.wire.kafka import frames
 from enforcer.wire.kafka.codec import ASKED_MAX, answer, asked, request_layout, told
 from enforcer.wire.kafka.frames import (
@@ -36,18 +34,19 @@ from enforcer.wire.kafka.frames import (
     Fields,
     RequestHeader,
     TooManyRows,
-    client_id_field,
     parse_header,
 )
 from enforcer.wire.kafka.messages import TopicCounts
 from enforcer.wire.kafka.mutations import (
     ANSWER_ROOM,
-    MutationRequest,
     TooManyItems,
     decode_request,
     is_legal_name,
     topics_of,
 )
+
+if TYPE_CHECKING:
+    from enforcer.kafka.mutations.part import MutationsPart
 
 CREATION_VERSION: Final = 7
 """Of CreateTopics: whoever has streams groups has it."""
@@ -90,33 +89,21 @@ class StreamsHeartbeat(GatedLink):
     """One heartbeat under a quota, and the connection as the creation of its topics sees it.
 
     Args:
-        settings: bound the topics of a topology.
+        part: has topics created, and charges what its coordinator has made all the same.
         finished: called before the client is answered.
-        create: has topics created: told the request, and this link.
-        appeared: told the partitions, by name, of topics that its coordinator has made all the same.
-        watch: those whose topics are still to appear; told by `over` that they will not be seen.
-        remembered: what was said of large groups a moment ago.
-        enforced: whether its quota is acted on now; if not, it goes on whatever is missing.
     """
 
     def __init__(
-        self, link: Link, request: Request, settings: ProxySettings, finished: Callable[[Slot], None],
-        create: Callable[[MutationRequest, "StreamsHeartbeat"], None],
-        appeared: Callable[[Mapping[str, int]], None], watch: "set[StreamsHeartbeat]", *,
-        remembered: Remembered, enforced: Callable[[], bool], now_ms: Callable[[], float],
-    ) -> None:  # fmt: skip
+        self, part: "MutationsPart", link: Link, request: Request, finished: Callable[[GatedLink], None]
+    ) -> None:
         self._topology: Fields | None = None
         self._body: Fields = {}
         super().__init__(link, request, finished)
+        self._part, self._coordinator = part, part.concern.coordinator
+        self._remembered = part.concern.streams_groups
+        self._max_items = self._coordinator.settings.max_items
+        self._now_ms = self._coordinator.clock.steady_ms
         self._frame = request.frame
-        self._id = client_id_field(request.frame)
-        self._max_items = settings.max_items
-        self._create = create
-        self._appeared = appeared
-        self._watch = watch
-        self._remembered = remembered
-        self._enforced = enforced
-        self._now_ms = now_ms
         self._looks = 0
         self._looked_ms = 0.0
         self._seen: set[str] = set()
@@ -130,7 +117,7 @@ class StreamsHeartbeat(GatedLink):
         Raises:
             BadFrame: it cannot be read.
         """
-        header = self._header
+        header = self.header
         layout = request_layout(*header[:2])
         try:
             body = layout.read(self._frame, header.body_offset, ASKED_MAX)
@@ -155,7 +142,7 @@ class StreamsHeartbeat(GatedLink):
             self._look()
 
     def leave(self) -> bool:
-        """Nobody hears the answer: do nothing more. Returns whether it has not gone on."""
+        """See GatedLink."""
         self._gone = True
         return bool(self._frame)
 
@@ -177,6 +164,11 @@ class StreamsHeartbeat(GatedLink):
         self._wait(why, min(max(mute_ms, least_ms), most_ms) if failed else _SOON_MS)
 
     # -------------------------------------------------------------------------------------------------------
+
+    @property
+    def _enforced(self) -> bool:
+        """Whether its quota is acted on now; if not, it goes on whatever is missing."""
+        return self._coordinator.enforces(self.user, self.header.client_id or "")
 
     @property
     def _group(self) -> tuple[str, bytes]:
@@ -273,7 +265,7 @@ class StreamsHeartbeat(GatedLink):
         except TooManyItems:
             self._too_large()
         else:
-            self._create(creation, self)
+            self._part.create(creation, self)
 
     # -------------------------------------------------------------------------------------------------------
 
@@ -281,7 +273,7 @@ class StreamsHeartbeat(GatedLink):
         """Nothing is missing, or nothing would be made: it is the coordinator's to answer."""
         if self._gone:
             return
-        if not self._enforced() or self._now_ms() - self._looked_ms <= FRESH_MS:
+        if not self._enforced or self._now_ms() - self._looked_ms <= FRESH_MS:
             frame, self._frame, self._topology = self._frame, b"", None
             self.forward(frame, self._passed)
         elif self._looks < LOOKS_MAX:
@@ -290,19 +282,19 @@ class StreamsHeartbeat(GatedLink):
             self._wait("; its group could not be looked at in time.", _REFUSED_MS[0])
 
     def _passed(self, response: bytes) -> None:
-        made = _MISSING_INTERNAL_TOPICS in _STATUS(response, self._header.api_version)
+        made = _MISSING_INTERNAL_TOPICS in _STATUS(response, self.header.api_version)
         if made:
-            self._watch.add(self)
+            self._part.watch.add(self)
         self._link.respond(self.slot, response)
         super().complete(self.slot.response or response, 0)
-        if made and (len(self._watch) > WATCHED_MAX or not self._describe(self._makes)):
+        if made and (len(self._part.watch) > WATCHED_MAX or not self._describe(self._makes)):
             self.over()
 
     def over(self) -> None:
         """What its coordinator makes will not be seen: charge what was missing, by what was seen."""
-        if self in self._watch:
-            self._watch.remove(self)
-            self._appeared(dict.fromkeys(self._missing, self._most))
+        if self in self._part.watch:
+            self._part.watch.remove(self)
+            self._part.appeared(self, dict.fromkeys(self._missing, self._most))
 
     def _makes(self, response: bytes) -> None:
         """Its coordinator makes topics all the same: charge what of the group's comes that was not there."""
@@ -312,8 +304,8 @@ class StreamsHeartbeat(GatedLink):
         self.call_later(_SHOWN_MS, partial(self.look_up, self._missing, (), self._made))
 
     def _made(self, topics: TopicCounts) -> None:
-        self._watch.discard(self)
-        self._appeared({name: count for name, count in topics.by_name.items() if count})
+        self._part.watch.discard(self)
+        self._part.appeared(self, {name: count for name, count in topics.by_name.items() if count})
 
     def _see(self, topics: TopicCounts) -> None:
         self._seen = {name for name, count in topics.by_name.items() if count}
@@ -350,18 +342,18 @@ class StreamsHeartbeat(GatedLink):
     def _answer(self, mute_ms: float, **said: object) -> None:
         if self._gone:
             return
-        if not self._enforced():
+        if not self._enforced:
             self._pass_on()
             return
         body = {name: self._body.get(name, 0) for name in ("MemberEpoch", "EndpointInformationEpoch")}
         nothing = dict.fromkeys(_NULL)
         body |= {"MemberId": self._body.get("MemberId", b""), "ThrottleTimeMs": int(mute_ms)}
-        super().complete(answer(self._header, nothing | body | said), mute_ms)
+        super().complete(answer(self.header, nothing | body | said), mute_ms)
 
     def _question(self, key: int, version: int, body: Fields) -> bytes:
         """A request of the client's own, as far as the broker can tell."""
-        head = frames.int16(key) + frames.int16(version) + frames.int32(self._header.correlation_id)
-        return head + self._id + frames.NO_TAGS + request_layout(key, version).write(body)
+        head = frames.int16(key) + frames.int16(version) + frames.int32(self.header.correlation_id)
+        return head + self._client_id + frames.NO_TAGS + request_layout(key, version).write(body)
 
 
 def leaves(frame: bytes, header: RequestHeader) -> bool:
