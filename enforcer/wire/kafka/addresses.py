@@ -36,13 +36,10 @@ ENDPOINTS_FROM: Final = _TAGGED_FROM | _SHARED_FROM
 """First version that may end in addresses of new leaders; earlier ones hold none."""
 REWRITTEN_KEYS: Final = frozenset({*ENDPOINTS_FROM, METADATA, FIND_COORDINATOR, DESCRIBE_CLUSTER})
 
-
 _PLACE: Final = "at:Host Host:text Port end:Port"
 _BROKERS: Final = Reader(METADATA, "response.Brokers", f"Brokers(NodeId {_PLACE}) end:Brokers")
 _BROKERS_AT: Final = told(METADATA, "at:Brokers")
-_COORDINATORS: Final = told(
-    FIND_COORDINATOR, f"NodeId {_PLACE} Coordinators(NodeId {_PLACE})", rows=3
-)
+_COORDINATORS: Final = told(FIND_COORDINATOR, f"NodeId {_PLACE} Coordinators(NodeId {_PLACE})", rows=3)
 _CLUSTER: Final = told(DESCRIBE_CLUSTER, f"Brokers(BrokerId {_PLACE})")
 _TAGS_AT: Final = {PRODUCE: told(PRODUCE, "end:ThrottleTimeMs"), FETCH: told(FETCH, "end:Responses")}
 """Where the tagged section at the end begins, behind all records."""
@@ -51,39 +48,14 @@ _ENDPOINTS: Final = {
     for key in _TAGGED_FROM
 }
 _NEW_LEADERS: Final = {key: told(key, f"NodeEndpoints(NodeId {_PLACE})") for key in _SHARED_FROM}
-Span = tuple[int, int, bytes]
-
-
-def rewrite_addresses(api_key: int, version: int, response: bytes, address_of: AddressMap) -> bytes:
-    """The response with every broker address replaced; other APIs' responses come back as they are.
-
-    Covers Metadata 0-13, FindCoordinator 0-6 (node -1 means none and stays), DescribeCluster 0-2 (brokers,
-    or controllers) and the endpoints of new leaders in Produce 10-13, Fetch 16-18, ShareFetch and
-    ShareAcknowledge 1-2.
-
-    Raises:
-        BadFrame: the response ends too early or a length in it is impossible.
-    """
-    if api_key in ENDPOINTS_FROM:
-        if version < ENDPOINTS_FROM[api_key] or not may_hold_endpoints(api_key, response):
-            return response
-        if api_key in _TAGGED_FROM:
-            return _rewrite_endpoints(api_key, version, response, address_of)
-    if api_key not in REWRITTEN_KEYS:
-        return response
-    if api_key == METADATA:
-        brokers, _ = _BROKERS(response, version, _BROKERS_AT(response, version))
-    elif api_key == FIND_COORDINATOR:
-        *alone, several = _COORDINATORS(response, version)
-        brokers = [tuple(alone), *several]
-    else:
-        read = _NEW_LEADERS.get(api_key, _CLUSTER)
-        brokers = read(response, version)
-    return spliced(response, _spans(brokers, is_flexible(api_key, version), address_of))
 
 
 class Rewriter:
-    """`rewrite_addresses` for all connections of a proxy.
+    """Replaces every broker address in responses, for all connections of a proxy.
+
+    Covers Metadata 0-13, FindCoordinator 0-6 (node -1 means none and stays), DescribeCluster 0-2 (brokers,
+    or controllers) and the endpoints of new leaders in Produce 10-13, Fetch 16-18, ShareFetch and
+    ShareAcknowledge 1-2; other APIs' responses come back as they are.
 
     It remembers the newest broker list of Metadata responses, with its replacement: a cluster says the same
     list to every client all day, and reading it is most of the work on a small response.
@@ -101,38 +73,69 @@ class Rewriter:
         self._lists: dict[tuple[bool, bool], tuple[bytes, bytes]] = {}
 
     def __call__(self, api_key: int, version: int, response: bytes) -> bytes:
-        """See `rewrite_addresses`."""
-        if api_key != METADATA:
-            return rewrite_addresses(api_key, version, response, self._address_of)
+        """The response with our addresses.
+
+        Raises:
+            BadFrame: the response ends too early or a length in it is impossible.
+        """
+        if api_key == METADATA:
+            return self._metadata(version, response)
+        since = ENDPOINTS_FROM.get(api_key)
+        if since is not None and (version < since or not may_hold_endpoints(api_key, response)):
+            return response
+        if api_key in _TAGGED_FROM:
+            return self._endpoints(api_key, version, response)
+        if api_key not in REWRITTEN_KEYS:
+            return response
+        if api_key == FIND_COORDINATOR:
+            *alone, several = _COORDINATORS(response, version)
+            places = [tuple(alone), *several]
+        else:
+            places = _NEW_LEADERS.get(api_key, _CLUSTER)(response, version)
+        return self._rewritten(response, places, is_flexible(api_key, version))
+
+    def _metadata(self, version: int, response: bytes) -> bytes:
         start = _BROKERS_AT(response, version)
         layout = (is_flexible(METADATA, version), version >= 1)
         came, left = self._lists.get(layout, (b"", b""))
         if came and self._changes_then == self._changes() and response.startswith(came, start):
             return b"".join((response[:start], left, response[start + len(came) :]))
         brokers, end = _BROKERS(response, version, start)
-        rewritten = spliced(response, _spans(brokers, layout[0], self._address_of))
+        rewritten = self._rewritten(response, brokers, layout[0])
         if self._changes_then != self._changes():
             self._lists.clear()
             self._changes_then = self._changes()
         self._lists[layout] = response[start:end], rewritten[start : len(rewritten) - (len(response) - end)]
         return rewritten
 
+    def _endpoints(self, api_key: int, version: int, response: bytes) -> bytes:
+        """Those of new leaders in the tagged section at the end."""
+        spans = []
+        for tag, start, of, end in tagged_fields(response, _TAGS_AT[api_key](response, version)):
+            if tag == _NODE_ENDPOINTS_TAG:
+                content = response[of:end]
+                nodes, stop = _ENDPOINTS[api_key](content, version, 0)
+                if stop != len(content):
+                    raise BadFrame(Reason.BAD_VALUE)
+                content = self._rewritten(content, nodes, True)
+                spans.append((start, end, frames.uvarint(len(content)) + content))
+        return spliced(response, spans)
 
-def _spans(
-    places: Iterable[tuple[int, int, str, int, int]], flexible: bool, address_of: AddressMap
-) -> list[Span]:
-    """What stands where the addresses are; node -1 and an empty host mean that there is none, and stay."""
-    spans = []
-    # There may be thousands, of a few brokers.
-    known: dict[tuple[int, str, int], bytes] = {}
-    for node_id, start, host, port, end in places:
-        if node_id < 0 or not host:
-            continue
-        if (node_id, host, port) not in known:
-            new_host, new_port = address_of(node_id, host, port)
-            known[node_id, host, port] = frames.string(new_host, flexible) + frames.int32(new_port)
-        spans.append((start, end, known[node_id, host, port]))
-    return spans
+    def _rewritten(
+        self, data: bytes, places: Iterable[tuple[int, int, str, int, int]], flexible: bool
+    ) -> bytes:
+        """Ours where the addresses are; node -1 and an empty host mean that there is none, and stay."""
+        spans = []
+        # There may be thousands, of a few brokers.
+        known: dict[tuple[int, str, int], bytes] = {}
+        for node_id, start, host, port, end in places:
+            if node_id < 0 or not host:
+                continue
+            if (node_id, host, port) not in known:
+                new_host, new_port = self._address_of(node_id, host, port)
+                known[node_id, host, port] = frames.string(new_host, flexible) + frames.int32(new_port)
+            spans.append((start, end, known[node_id, host, port]))
+        return spliced(data, spans)
 
 
 def may_hold_endpoints(api_key: int, response: bytes | bytearray) -> bool:
@@ -149,16 +152,3 @@ def may_hold_endpoints(api_key: int, response: bytes | bytearray) -> bool:
     if api_key == PRODUCE:
         return not ends_without_tags(response)
     return response[-3:] != b"\0\0\0" or response[-6:-4] == b"\0\0"
-
-
-def _rewrite_endpoints(api_key: int, version: int, response: bytes, address_of: AddressMap) -> bytes:
-    spans = []
-    for tag, start, of, end in tagged_fields(response, _TAGS_AT[api_key](response, version)):
-        if tag == _NODE_ENDPOINTS_TAG:
-            content = response[of:end]
-            nodes, stop = _ENDPOINTS[api_key](content, version, 0)
-            if stop != len(content):
-                raise BadFrame(Reason.BAD_VALUE)
-            content = spliced(content, _spans(nodes, True, address_of))
-            spans.append((start, end, frames.uvarint(len(content)) + content))
-    return spliced(response, spans)

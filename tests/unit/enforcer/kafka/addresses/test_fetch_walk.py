@@ -13,7 +13,7 @@ from traffic_kit import fetch_response
 
 from enforcer.kafka.addresses import fetch_walk
 from enforcer.kafka.addresses.fetch_walk import END_MAX_BYTES, FetchWalk, fitted
-from enforcer.wire.kafka.addresses import rewrite_addresses
+from enforcer.wire.kafka.addresses import Rewriter
 from enforcer.wire.kafka.frames import FETCH, BadFrame, skip_tags, tagged_fields, uvarint
 
 PROXY = "proxy"
@@ -35,7 +35,7 @@ def endpoints(version: int, nodes: list[tuple[int, str, str | None]]) -> dict[st
 
 def ours(version: int, frame: bytes) -> bytes:
     """As the proxy rewrites a whole response."""
-    return rewrite_addresses(FETCH, version, frame, lambda node, _host, _port: (PROXY, 19_000 + node))
+    return Rewriter(lambda node, _host, _port: (PROXY, 19_000 + node), lambda: 0)(FETCH, version, frame)
 
 
 def walked(version: int, frame: bytes, sizes: list[int]) -> bytes:

@@ -18,7 +18,8 @@ from property_kit import tries
 from enforcer.kafka.guard.answers import limit_api_versions
 from enforcer.kafka.guard.protected import unsupported
 from enforcer.kafka.mutations.mutation import costs_of
-from enforcer.wire.kafka import addresses, messages, mutations
+from enforcer.wire.kafka import messages, mutations
+from enforcer.wire.kafka.addresses import Rewriter
 from enforcer.wire.kafka.codec import patch_throttle
 from enforcer.wire.kafka.frames import BadFrame, parse_header
 from enforcer.wire.kafka.messages import NOTHING_KNOWN
@@ -57,8 +58,8 @@ def read_response(api_key: int, version: int) -> Reader:
     """What the proxy does with a response; an address written by us reads back as the same."""
 
     def read(frame: bytes) -> None:
-        once = addresses.rewrite_addresses(api_key, version, frame, unmoved)
-        assert addresses.rewrite_addresses(api_key, version, once, unmoved) == once
+        once = Rewriter(unmoved, lambda: 0)(api_key, version, frame)
+        assert Rewriter(unmoved, lambda: 0)(api_key, version, once) == once
         if api_key != 18:
             patch_throttle(api_key, version, frame, 1)
         else:
