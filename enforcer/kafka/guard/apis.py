@@ -1,7 +1,8 @@
-"""Every API of Kafka 4.3: what a client could do with it, and what the proxy does about that.
+"""Every API of Kafka 4.3, and what the proxy does about it.
 
 The one place where this is said: version ranges, what is hidden and what may pass unread follow from it, and
-the table in docs/protocol_notes.md 7 is held equal to it by a test. What they are called is `definitions`'.
+the table in docs/protocol_notes.md 7, which says why, is held equal to it by a test. What they are called is
+`definitions`'.
 """
 
 from collections.abc import Mapping
@@ -35,120 +36,73 @@ class Api(NamedTuple):
     """One API.
 
     Attributes:
-        can: what it could create, change or reveal.
+        name: Kafka's name.
         rules: what the proxy does.
         versions: first and last version that the proxy can read; None: it reads none, or need not.
-        name: Kafka's name.
     """
 
-    can: str
+    name: str
     rules: tuple[Rule, ...]
-    versions: tuple[int, int] | None = None
-    name: str = ""
+    versions: tuple[int, int] | None
 
 
-_PASS = (Rule.PASS,)
-_HIDDEN = (Rule.HIDDEN,)
-_FILTERED = (Rule.FILTERED,)
-_METERED = (Rule.METERED, Rule.FILTERED, Rule.REWRITTEN)
-_CHARGED = (Rule.CHARGED, Rule.FILTERED)
-_SHOWN = (Rule.FILTERED, Rule.REWRITTEN)
-_CHANGED = (Rule.FILTERED, Rule.REFUSED)
-_BETWEEN_BROKERS = "between brokers and controllers"
-_OF_THE_CLUSTER = "changes the cluster itself: for its operator, straight"
-
-_BY_NAME: Final[Mapping[str, Api]] = MappingProxyType(
+_BY_RULES: Final[Mapping[tuple[Rule, ...], Mapping[str, tuple[int, int] | None]]] = MappingProxyType(
     {
-        "Produce": Api("writes records", _METERED, (0, 13)),
-        "Fetch": Api("reads records", _METERED, (0, 18)),
-        "ListOffsets": Api("reveals offsets", _FILTERED, (0, 11)),
-        "Metadata": Api("reveals topics and brokers, creates topics",
-                       (Rule.CHARGED, Rule.FILTERED, Rule.REWRITTEN), (0, 13)),
-        "OffsetCommit": Api("writes a group's offsets", _FILTERED, (0, 10)),
-        "OffsetFetch": Api("reveals a group's offsets", _FILTERED, (0, 10)),
-        "FindCoordinator": Api("reveals a broker, creates the topics of offsets and of transactions",
-                              _SHOWN, (0, 6)),
-        "JoinGroup": Api("changes a group", _PASS),
-        "Heartbeat": Api("keeps a member in its group", _PASS),
-        "LeaveGroup": Api("takes members out of a group", _PASS),
-        "SyncGroup": Api("hands out partitions in a group", _PASS),
-        "DescribeGroups": Api("reveals members; what they subscribe to is in their own encoding", _PASS),
-        "ListGroups": Api("reveals groups", _PASS),
-        "SaslHandshake": Api("begins a login", (Rule.OWN,), (1, 1)),
-        "ApiVersions": Api("reveals what is offered", (Rule.OWN,), (0, 4)),
-        "CreateTopics": Api("creates partitions", _CHARGED, (2, 7)),
-        "DeleteTopics": Api("deletes partitions", _CHARGED, (1, 6)),
-        "DeleteRecords": Api("deletes records", _FILTERED, (0, 2)),
-        "InitProducerId": Api("fences the producers of a transactional id", _FILTERED, (0, 6)),
-        "OffsetForLeaderEpoch": Api("reveals offsets", _FILTERED, (0, 4)),
-        # From version 4 on it is for brokers, which batch the transactions of many clients.
-        "AddPartitionsToTxn": Api("changes a transaction", _FILTERED, (0, 3)),
-        "AddOffsetsToTxn": Api("changes a transaction", _FILTERED, (0, 4)),
-        "EndTxn": Api("ends a transaction", _FILTERED, (0, 5)),
-        "WriteTxnMarkers": Api("ends any producer's transaction; " + _BETWEEN_BROKERS, _HIDDEN),
-        "TxnOffsetCommit": Api("writes a group's offsets", _FILTERED, (0, 5)),
-        "DescribeAcls": Api("reveals ACLs", _FILTERED, (0, 3)),
-        "CreateAcls": Api("allows and forbids", _FILTERED, (0, 3)),
-        "DeleteAcls": Api("allows and forbids", _FILTERED, (0, 3)),
-        "DescribeConfigs": Api("reveals settings, brokers' listeners among them", _SHOWN, (0, 4)),
-        "AlterConfigs": Api("changes settings of topics, groups and brokers", _CHANGED, (0, 2)),
-        "AlterReplicaLogDirs": Api("moves replicas between disks", _FILTERED, (0, 2)),
-        "DescribeLogDirs": Api("reveals topics and their sizes", _FILTERED, (0, 5)),
-        "SaslAuthenticate": Api("says who the client is", (Rule.OWN,), (0, 2)),
-        "CreatePartitions": Api("creates partitions", _CHARGED, (0, 3)),
-        "CreateDelegationToken": Api("another login for the same principal", _PASS),
-        "RenewDelegationToken": Api("lengthens a token's life", _PASS),
-        "ExpireDelegationToken": Api("ends a token", _PASS),
-        "DescribeDelegationToken": Api("reveals tokens", _PASS),
-        "DeleteGroups": Api("deletes groups; Weir has none", _PASS),
-        "ElectLeaders": Api("moves leaders", _FILTERED, (0, 2)),
-        "IncrementalAlterConfigs": Api("changes settings of topics, groups and brokers", _CHANGED, (0, 1)),
-        "AlterPartitionReassignments": Api("moves replicas", _FILTERED, (0, 1)),
-        "ListPartitionReassignments": Api("reveals topics and their replicas", _FILTERED, (0, 0)),
-        "OffsetDelete": Api("deletes a group's offsets", _FILTERED, (0, 0)),
-        "DescribeClientQuotas": Api("reveals quotas", _PASS),
-        "AlterClientQuotas": Api("raises one's own quota", (Rule.REFUSED,), (0, 1)),
-        "DescribeUserScramCredentials": Api("reveals users, no secrets", _PASS),
-        "AlterUserScramCredentials": Api("makes users, and oneself another one", (Rule.REFUSED,), (0, 0)),
-        "DescribeQuorum": Api("reveals the controllers' addresses", (Rule.REWRITTEN,), (0, 2)),
-        "Envelope": Api("any request in another's name; " + _BETWEEN_BROKERS, _HIDDEN),
-        "FetchSnapshot": Api("reveals all metadata; " + _BETWEEN_BROKERS, _HIDDEN),
-        "DescribeCluster": Api("reveals brokers and controllers", (Rule.REWRITTEN,), (0, 2)),
-        "DescribeProducers": Api("reveals producers", _FILTERED, (0, 0)),
-        "DescribeTransactions": Api("reveals producers and topics", _FILTERED, (0, 0)),
-        "ListTransactions": Api("reveals transactional ids", _FILTERED, (0, 2)),
-        "ConsumerGroupHeartbeat": Api("reveals ids of topics", _FILTERED, (0, 1)),
-        "ConsumerGroupDescribe": Api("reveals topics", _FILTERED, (0, 1)),
-        "GetTelemetrySubscriptions": Api("reveals what clients shall measure", _PASS),
-        "PushTelemetry": Api("writes to the brokers' metrics plug-in", _PASS),
-        "ListConfigResources": Api("reveals topics", _FILTERED, (0, 1)),
-        "DescribeTopicPartitions": Api("reveals topics", _FILTERED, (0, 0)),
-        "ShareGroupHeartbeat": Api("reveals ids of topics", _FILTERED, (1, 1)),
-        "ShareGroupDescribe": Api("reveals topics", _FILTERED, (1, 1)),
-        "ShareFetch": Api("reads records for a share group, ends deliveries", _METERED, (1, 2)),
-        "ShareAcknowledge": Api("ends deliveries", _SHOWN, (1, 2)),
-        "StreamsGroupHeartbeat": Api("creates a topology's internal topics", _CHARGED, (0, 0)),
-        "StreamsGroupDescribe": Api("reveals topics", _FILTERED, (0, 0)),
-        "DescribeShareGroupOffsets": Api("reveals a share group's offsets", _FILTERED, (0, 1)),
-        "AlterShareGroupOffsets": Api("writes a share group's offsets", _FILTERED, (0, 0)),
-        "DeleteShareGroupOffsets": Api("deletes a share group's offsets", _FILTERED, (0, 0)),
-        **dict.fromkeys(
-            ("LeaderAndIsr", "StopReplica", "UpdateMetadata", "ControlledShutdown", "Vote",
-            "BeginQuorumEpoch", "EndQuorumEpoch", "AlterPartition", "BrokerRegistration", "BrokerHeartbeat",
-            "AllocateProducerIds", "ControllerRegistration", "AssignReplicasToDirs", "UpdateRaftVoter",
-            "InitializeShareGroupState", "ReadShareGroupState", "WriteShareGroupState",
-            "DeleteShareGroupState", "ReadShareGroupStateSummary"),
-            Api(_BETWEEN_BROKERS, _HIDDEN),
+        (Rule.PASS,): dict.fromkeys(
+            (
+                "JoinGroup", "Heartbeat", "LeaveGroup", "SyncGroup", "DescribeGroups", "ListGroups",
+                "CreateDelegationToken", "RenewDelegationToken", "ExpireDelegationToken",
+                "DescribeDelegationToken", "DeleteGroups", "DescribeClientQuotas",
+                "DescribeUserScramCredentials", "GetTelemetrySubscriptions", "PushTelemetry",
+            )
         ),
-        **dict.fromkeys(
-            ("UpdateFeatures", "UnregisterBroker", "AddRaftVoter", "RemoveRaftVoter"),
-            Api(_OF_THE_CLUSTER, _HIDDEN),
+        (Rule.OWN,): {"SaslHandshake": (1, 1), "ApiVersions": (0, 4), "SaslAuthenticate": (0, 2)},
+        (Rule.METERED, Rule.FILTERED, Rule.REWRITTEN): {
+            "Produce": (0, 13), "Fetch": (0, 18), "ShareFetch": (1, 2),
+        },
+        (Rule.CHARGED, Rule.FILTERED, Rule.REWRITTEN): {"Metadata": (0, 13)},
+        (Rule.CHARGED, Rule.FILTERED): {
+            "CreateTopics": (2, 7), "DeleteTopics": (1, 6), "CreatePartitions": (0, 3),
+            "StreamsGroupHeartbeat": (0, 0),
+        },
+        (Rule.FILTERED, Rule.REWRITTEN): {
+            "FindCoordinator": (0, 6), "DescribeConfigs": (0, 4), "ShareAcknowledge": (1, 2),
+        },
+        (Rule.REWRITTEN,): {"DescribeQuorum": (0, 2), "DescribeCluster": (0, 2)},
+        (Rule.FILTERED, Rule.REFUSED): {"AlterConfigs": (0, 2), "IncrementalAlterConfigs": (0, 1)},
+        (Rule.REFUSED,): {"AlterClientQuotas": (0, 1), "AlterUserScramCredentials": (0, 0)},
+        # AddPartitionsToTxn is for brokers from version 4 on: they batch the transactions of many clients.
+        (Rule.FILTERED,): {
+            "ListOffsets": (0, 11), "OffsetCommit": (0, 10), "OffsetFetch": (0, 10),
+            "DeleteRecords": (0, 2), "InitProducerId": (0, 6), "OffsetForLeaderEpoch": (0, 4),
+            "AddPartitionsToTxn": (0, 3), "AddOffsetsToTxn": (0, 4), "EndTxn": (0, 5),
+            "TxnOffsetCommit": (0, 5), "DescribeAcls": (0, 3), "CreateAcls": (0, 3), "DeleteAcls": (0, 3),
+            "AlterReplicaLogDirs": (0, 2), "DescribeLogDirs": (0, 5), "ElectLeaders": (0, 2),
+            "AlterPartitionReassignments": (0, 1), "ListPartitionReassignments": (0, 0),
+            "OffsetDelete": (0, 0), "DescribeProducers": (0, 0), "DescribeTransactions": (0, 0),
+            "ListTransactions": (0, 2), "ConsumerGroupHeartbeat": (0, 1), "ConsumerGroupDescribe": (0, 1),
+            "ListConfigResources": (0, 1), "DescribeTopicPartitions": (0, 0), "ShareGroupHeartbeat": (1, 1),
+            "ShareGroupDescribe": (1, 1), "StreamsGroupDescribe": (0, 0),
+            "DescribeShareGroupOffsets": (0, 1), "AlterShareGroupOffsets": (0, 0),
+            "DeleteShareGroupOffsets": (0, 0),
+        },
+        # What brokers and controllers say to each other, and what is for the cluster's operator, straight.
+        (Rule.HIDDEN,): dict.fromkeys(
+            (
+                "LeaderAndIsr", "StopReplica", "UpdateMetadata", "ControlledShutdown", "WriteTxnMarkers",
+                "Vote", "BeginQuorumEpoch", "EndQuorumEpoch", "AlterPartition", "UpdateFeatures",
+                "Envelope", "FetchSnapshot", "BrokerRegistration", "BrokerHeartbeat", "UnregisterBroker",
+                "AllocateProducerIds", "ControllerRegistration", "AssignReplicasToDirs", "AddRaftVoter",
+                "RemoveRaftVoter", "UpdateRaftVoter", "InitializeShareGroupState", "ReadShareGroupState",
+                "WriteShareGroupState", "DeleteShareGroupState", "ReadShareGroupStateSummary",
+            )
         ),
     }
 )  # fmt: skip
-APIS: Final[Mapping[int, Api]] = MappingProxyType(
-    {key: _BY_NAME[name]._replace(name=name) for key, name in enumerate(NAMES)}
-)
+_BY_NAME: Final = {
+    name: Api(name, rules, versions) for rules, apis in _BY_RULES.items() for name, versions in apis.items()
+}
+APIS: Final[Mapping[int, Api]] = MappingProxyType({key: _BY_NAME[name] for key, name in enumerate(NAMES)})
 """By API key, 0 to 92 without a gap."""
 
 HIDDEN: Final = frozenset(key for key, api in APIS.items() if Rule.HIDDEN in api.rules)
