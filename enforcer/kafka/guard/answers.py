@@ -86,19 +86,19 @@ class AnswerFilter:
             return response
 
         def prune(answer: Fields) -> None:
-            for path in paths:
+            for path in paths.split():
                 self._prune(answer, path)
 
         return rewritten(key, version, response, prune)
 
-    def _prune(self, holder: Fields, path: tuple[str, ...]) -> None:
-        """Leave Weir's own out of the list at the end of a path; its last part is the field with the name."""
-        field, rest = path[0], path[1:]
+    def _prune(self, holder: Fields, path: str) -> None:
+        """Leave Weir's own out of the list at the end of a path, as `SHOWN` says it."""
+        field, _, rest = path.partition(".")
         value = holder.get(field)
         if not value:
             return
-        if len(rest) == 1:
-            holder[field] = [entry for entry in value if not self._ours(entry, rest[0])]
+        if "." not in rest:
+            holder[field] = [entry for entry in value if not self._ours(entry, rest)]
         elif isinstance(value, dict):
             self._prune(value, rest)
         else:

@@ -155,42 +155,32 @@ TRANSACTION_OF: Final[Mapping[int, str]] = MappingProxyType(
 )  # fmt: skip
 """API -> field with the transactional id that all of the request is in the name of."""
 
-SHOWN: Final[Mapping[int, tuple[tuple[str, ...], ...]]] = MappingProxyType(
+_MEMBERS: Final = "Groups.Members"
+_SUBTOPOLOGIES: Final = "Groups.Topology.Subtopologies"
+_ENDPOINTS: Final = "PartitionsByUserEndpoint"
+SHOWN: Final[Mapping[int, str]] = MappingProxyType(
     {
-        9: ((_TOPICS, "Name"), ("Groups", _TOPICS, "Name")),
-        29: (("Resources", "ResourceName"),),
-        35: (("Results", _TOPICS, "Name"),),
-        43: (("ReplicaElectionResults", "Topic"),),
-        46: ((_TOPICS, "Name"),),
-        66: (("TransactionStates", "TransactionalId"),),
-        68: (("Assignment", "TopicPartitions", ""),),
-        69: (
-            ("Groups", "Members", "Assignment", "TopicPartitions", "TopicName"),
-            ("Groups", "Members", "TargetAssignment", "TopicPartitions", "TopicName"),
-            ("Groups", "Members", "SubscribedTopicNames", ""),
-        ),
-        74: (("ConfigResources", "ResourceName"),),
-        75: ((_TOPICS, "Name"),),
-        76: (("Assignment", "TopicPartitions", ""),),
-        77: (
-            ("Groups", "Members", "Assignment", "TopicPartitions", "TopicName"),
-            ("Groups", "Members", "SubscribedTopicNames", ""),
-        ),
-        88: (
-            ("PartitionsByUserEndpoint", "ActivePartitions", "Topic"),
-            ("PartitionsByUserEndpoint", "StandbyPartitions", "Topic"),
-        ),
-        89: tuple(
-            ("Groups", "Topology", "Subtopologies", *topics)
-            for topics in (
-                ("SourceTopics", ""), ("RepartitionSinkTopics", ""), ("StateChangelogTopics", "Name"),
-                ("RepartitionSourceTopics", "Name"),
-            )
-        ),
-        90: (("Groups", _TOPICS, "TopicName"),),
+        9: "Topics.Name Groups.Topics.Name",
+        29: "Resources.ResourceName",
+        35: "Results.Topics.Name",
+        43: "ReplicaElectionResults.Topic",
+        46: "Topics.Name",
+        66: "TransactionStates.TransactionalId",
+        68: "Assignment.TopicPartitions.",
+        69: f"{_MEMBERS}.Assignment.TopicPartitions.TopicName {_MEMBERS}.SubscribedTopicNames."
+            f" {_MEMBERS}.TargetAssignment.TopicPartitions.TopicName",
+        74: "ConfigResources.ResourceName",
+        75: "Topics.Name",
+        76: "Assignment.TopicPartitions.",
+        77: f"{_MEMBERS}.Assignment.TopicPartitions.TopicName {_MEMBERS}.SubscribedTopicNames.",
+        88: f"{_ENDPOINTS}.ActivePartitions.Topic {_ENDPOINTS}.StandbyPartitions.Topic",
+        89: f"{_SUBTOPOLOGIES}.SourceTopics. {_SUBTOPOLOGIES}.RepartitionSinkTopics."
+            f" {_SUBTOPOLOGIES}.StateChangelogTopics.Name {_SUBTOPOLOGIES}.RepartitionSourceTopics.Name",
+        90: "Groups.Topics.TopicName",
     }
 )  # fmt: skip
-"""API -> lists of its answers that name what the client did not: where, and the field with the name."""
+"""API -> lists of its answers that name what the client did not: where each stands, and behind the last dot
+the field with the name; nothing there: its entries are names, or have ids alone."""
 
 
 def rules_of(key: int, version: int) -> tuple[Rule, ...]:
