@@ -7,6 +7,7 @@ them.
 import struct
 from collections import deque
 from collections.abc import Callable
+from functools import partial
 from typing import Final
 
 from enforcer.core.metrics import Traffic
@@ -32,6 +33,7 @@ from enforcer.wire.kafka.frames import (
 from streaming.contract.errors import WeirError
 
 _READ_KEYS: Final = REWRITTEN_KEYS | SHOWN_KEYS
+_GATHERED_KEYS: Final = _READ_KEYS - {FETCH}
 REPEATED_KEYS: Final = frozenset({API_VERSIONS, METADATA, FIND_COORDINATOR, DESCRIBE_CLUSTER})
 """Their answers follow from the broker's bytes and our ports alone, and are the same again and again."""
 TAIL_BYTES: Final = 8
@@ -82,7 +84,7 @@ class Responses(Unread):
         taken = 0
         # Answers of ours that wait have their place between the broker's.
         if not (self.data or self.passing or self.kept_bytes):
-            taken = self._take_known(data)
+            taken = self._pass_whole(data, 0)
             if taken == len(data):
                 self._write()
                 return
@@ -92,12 +94,8 @@ class Responses(Unread):
             return
         self.pos += taken
         try:
-            while self.pos < len(self.data) and self._run():
-                stop = self.pos + self.need
-                frame = self.copy(self.pos + LENGTH_BYTES, stop)
-                self.pos = stop
-                self._read(self.due.popleft(), frame)
-                self._gather()
+            while self._next():
+                pass
             self._gather()
         finally:
             if self.pos == len(self.data):
@@ -119,16 +117,16 @@ class Responses(Unread):
         if self._walk is not None:
             self._walk.moved(count)
 
-    def _take_known(self, data: bytes) -> int:
-        """Pass on the whole answers at the front about which nothing has to be found out: nearly always all.
+    def _pass_whole(self, data: bytes | bytearray, pos: int) -> int:
+        """Pass on the whole answers from there on about which nothing has to be found out: nearly always all.
 
         All in one place: a call more costs a process that finds its caches cold a microsecond.
 
         Returns:
-            How many bytes they take.
+            Where the others begin.
         """
         due, answers, out = self.due, self.answers, self._out
-        end, pos, same_from = len(data), 0, 0
+        end, same_from = len(data), pos
         while end - pos >= _HEAD.size and due and answers:
             length, correlation_id = _HEAD.unpack_from(data, pos)
             slot, stop = due[0], pos + LENGTH_BYTES + length
@@ -145,7 +143,9 @@ class Responses(Unread):
                 break
             key, body = slot.api_key, pos + _HEAD.size
             if key in REPEATED_KEYS:
-                known = self._repeats.find(key, slot.api_version, data[body:stop])
+                if stop - body > REPEATED_BYTES:
+                    break
+                known = self._repeats.find(key, slot.api_version, bytes(data[body:stop]))
                 if known is None:
                     break
                 if pos > same_from:
@@ -165,8 +165,8 @@ class Responses(Unread):
             slot.done = None
             pos = stop
         if pos > same_from:
-            whole = not same_from and pos == end
-            out.append(data if whole else memoryview(data)[same_from:pos])
+            self._own = False
+            out.append(data if pos - same_from == end else memoryview(data)[same_from:pos])
         return pos
 
     def respond(self, slot: Slot, response: bytes) -> None:
@@ -241,57 +241,44 @@ class Responses(Unread):
         if not self.passing:
             self._walk = None
 
-    def _run(self) -> bool:
-        """Write the responses at the front that need no change, as one piece.
-
-        Returns:
-            True if a whole one that must be read comes next; `need` is its length then.
+    def _next(self) -> bool:
+        """Handle what passes whole, and the response behind it; False: more of that must come.
 
         Raises:
-            WeirError: a response fits no request, or its length is impossible.
+            WeirError: it fits no request, its length is impossible, or it cannot be read.
         """
-        start = pos = self.pos
-        data, end = self.data, len(self.data)
-        due, answers = self.due, self.answers
-        self.need = 0
-        found, kept, behind = False, 0, b""
-        try:
-            while end - pos >= _HEAD.size:
-                length, correlation_id = _HEAD.unpack_from(data, pos)
-                if not CORRELATION_BYTES <= length <= self._max_frame_bytes:
-                    raise _bad_length(length)
-                if not due or due[0].correlation_id != correlation_id:
-                    raise WeirError("a broker's response fits no request")
-                slot, stop = due[0], pos + LENGTH_BYTES + length
-                if not answers or answers[0] is not slot or self._must_read(slot, pos, stop):
-                    self.need = stop - pos
-                    found = stop <= end
-                    break
-                due.popleft()
-                if stop > end:
-                    self.passing = stop - end
-                    if slot.api_key == FETCH and slot.api_version >= ENDPOINTS_FROM[FETCH]:
-                        kept, behind = self._begin_walk(slot.api_version, length, pos + LENGTH_BYTES)
-                    pos = end
-                    break
-                answers.popleft()
-                pos = stop
-            else:
-                self._check_short(pos)
-        finally:
-            self.pos = pos
-            if pos - kept > start:
-                self._out.append(data if pos - kept - start == end else self.slice(start, pos - kept))
-            if behind:
-                self._out.append(behind)
-        return found
-
-    def _begin_walk(self, version: int, length: int, start: int) -> tuple[int, bytes]:
-        """Read what is here of a Fetch response; returns how many bytes stay, and what leaves for them."""
-        self._walk = FetchWalk(length, lambda response: self._rewrite(FETCH, version, response))
-        piece = self.slice(start, len(self.data))
-        stop, behind = self._walk.take(piece)
-        return len(piece) - stop, behind
+        data, due, self.need = self.data, self.due, 0
+        self.pos = pos = self._pass_whole(data, self.pos)
+        if len(data) - pos < _HEAD.size:
+            self._check_short(pos)
+            return False
+        length, correlation_id = _HEAD.unpack_from(data, pos)
+        if not CORRELATION_BYTES <= length <= self._max_frame_bytes:
+            raise _bad_length(length)
+        if not due or due[0].correlation_id != correlation_id:
+            raise WeirError("a broker's response fits no request")
+        slot, stop = due[0], pos + LENGTH_BYTES + length
+        if stop <= len(data):
+            self.pos = stop
+            self._read(due.popleft(), self.copy(pos + LENGTH_BYTES, stop))
+            self._gather()
+            return True
+        read = slot.api_key in _GATHERED_KEYS and slot.api_version >= ENDPOINTS_FROM.get(slot.api_key, 0)
+        if read or slot.done is not None or not self.answers or self.answers[0] is not slot:
+            self.need = stop - pos
+            return False
+        due.popleft()
+        leaves, behind = len(data), b""
+        self.passing, self.pos = stop - leaves, leaves
+        if slot.api_key == FETCH and slot.api_version >= ENDPOINTS_FROM[FETCH]:
+            self._walk = FetchWalk(length, partial(self._rewrite, FETCH, slot.api_version))
+            start = pos + LENGTH_BYTES
+            leaves, behind = self._walk.take(self.slice(start, leaves))
+            leaves += start
+        self._out.append(self.slice(pos, leaves))
+        if behind:
+            self._out.append(behind)
+        return False
 
     def _check_short(self, pos: int) -> None:
         """A response too short for its correlation id would be waited for in vain."""
@@ -299,22 +286,6 @@ class Responses(Unread):
             (length,) = LENGTH.unpack_from(self.data, pos)
             if length < CORRELATION_BYTES:
                 raise _bad_length(length)
-
-    def _must_read(self, slot: Slot, pos: int, stop: int) -> bool:
-        """Whether a rule needs the body of the response from `pos` to `stop`, which may not be here yet."""
-        key = slot.api_key
-        if slot.done is not None:
-            return True
-        if key not in _READ_KEYS:
-            return False
-        endpoints_from = ENDPOINTS_FROM.get(key)
-        if endpoints_from is None:
-            return True
-        if slot.api_version < endpoints_from:
-            return False
-        if stop > len(self.data):
-            return key != FETCH
-        return may_hold_endpoints(key, self.data[max(pos + LENGTH_BYTES, stop - TAIL_BYTES) : stop])
 
     def _read(self, slot: Slot, response: bytes) -> None:
         """Let the rules have a response; the client gets its own in turn."""
