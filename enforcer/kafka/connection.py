@@ -18,7 +18,7 @@ from enforcer.host.secured import kept_by
 from enforcer.host.sockets import Address, is_secure
 from enforcer.host.turns import Inbox
 from enforcer.kafka.chain import Chain
-from enforcer.kafka.connection_end import ConnectionEnd, Troubles
+from enforcer.kafka.connection_end import ConnectionEnd
 from enforcer.kafka.context import Context
 from enforcer.kafka.pacing import Pacer
 from enforcer.kafka.part import Request, Slot
@@ -63,13 +63,12 @@ class Connection(asyncio.Protocol):
         )
         self.ending = ConnectionEnd(
             proxy, self.pacer, self._chain, self._requests, self._responses,
-            pump=self._pump, over=lambda: proxy.forget(self),
+            who=lambda: f"{self.user!r} at {self.peer}", pump=self._pump, over=lambda: proxy.forget(self),
         )  # fmt: skip
         # Of part.Link and server.Client.
         self.peer: object = object()
         self.user, self.server_name, self.address, self.secure = ANONYMOUS, "", ("", 0), False
-        self._troubles = Troubles(proxy, self.ending, lambda: f"{self.user!r} at {self.peer}")
-        self.call_later, self.end = self._troubles.call_later, self.ending.close_client
+        self.call_later, self.end = self.ending.call_later, self.ending.close_client
         self.end_session = self.ending.end_session
         self.reserve, self.forgo = self._responses.answers.append, self._responses.answers.remove
         self.hold, self.respond = self._requests.put_back, self._responses.respond
@@ -209,7 +208,7 @@ class Connection(asyncio.Protocol):
         try:
             self._responses.take(data)
         except Exception as error:  # noqa: BLE001  # one client's trouble must not be everybody's
-            self._troubles.no_answer(error)
+            self.ending.no_answer(error)
             return
         if not self._reading or self._requests.data or self.ending.begun:
             self._pump()
@@ -267,9 +266,9 @@ class Connection(asyncio.Protocol):
                 # An idle connection keeps nothing of the last request.
                 requests.data, requests.pos = b"", 0
         except BadFrame as bad:
-            self._troubles.bad_frame(bad)
+            self.ending.bad_frame(bad)
         except Exception:  # noqa: BLE001  # one client's trouble must not be everybody's
-            self._troubles.broken()
+            self.ending.broken()
         finally:
             self._pumping = False
 
@@ -351,7 +350,7 @@ class Connection(asyncio.Protocol):
     def answer(self, request: Request, response: bytes) -> None:
         """Answer without the broker, in turn (part.Link)."""
         self._responses.answers.append(request.slot(response))
-        self._troubles.call(self._responses.flush)
+        self.ending.call(self._responses.flush)
 
     def count_by(self, limiter: Limiter | None) -> None:
         """From now on its requests count there (limits.ClientConnection)."""
@@ -360,7 +359,7 @@ class Connection(asyncio.Protocol):
 
     def finish(self, mute_ms: float) -> None:
         """A request that a part kept is answered (part.Link): later ones may go on, when the mute is over."""
-        self._troubles.call(self._responses.flush)
+        self.ending.call(self._responses.flush)
         if mute_ms > 0 and not self.ending.done:
             self.pacer.mute(mute_ms)
         self._pump()
@@ -394,4 +393,4 @@ class Connection(asyncio.Protocol):
 
     def cut(self, reason: str) -> None:
         """End at once and keep nothing (budget.Holder)."""
-        self._troubles.greedy(self.held_bytes, reason)
+        self.ending.greedy(self.held_bytes, reason)

@@ -35,6 +35,7 @@ class ConnectionEnd:
     """The end of one connection.
 
     Args:
+        who: whose it is, for the log.
         pump: handles what has come, as far as nothing holds it, and calls `settle`.
         over: called when both sides are closed.
     """
@@ -47,6 +48,7 @@ class ConnectionEnd:
         requests: Requests,
         responses: Responses,
         *,
+        who: Callable[[], str],
         pump: Callable[[], None],
         over: Callable[[], None],
     ) -> None:
@@ -56,8 +58,7 @@ class ConnectionEnd:
         self._chain = chain
         self._requests = requests
         self._responses = responses
-        self._pump = pump
-        self._over = over
+        self._who, self._pump, self._over = who, pump, over
         self._transport: asyncio.Transport | None = None
         self._upstream: Upstream | None = None
         self._since: float | None = None
@@ -285,18 +286,7 @@ class ConnectionEnd:
         self._responses.write = self._transport.write
         self._transport.write(memoryview(data)[1:])
 
-
-class Troubles:
-    """What may be wrong with one connection; each ends it.
-
-    Args:
-        who: whose it is, for the log.
-    """
-
-    def __init__(self, context: Context, ending: ConnectionEnd, who: Callable[[], str]) -> None:
-        self._context = context
-        self._ending = ending
-        self._who = who
+    # What may be wrong; each ends it.
 
     def call_later(self, delay_ms: float, function: Callable[[], None]) -> asyncio.TimerHandle:
         """Call it after a delay; what it raises ends the connection: it might wait for an answer for ever."""
@@ -314,28 +304,28 @@ class Troubles:
         self._context.metrics.bad_frames.labels(Reason.INTERNAL.value).inc()
         if self._context.turns.may_say():
             logger.exception("the connection of %s ends: it met a mistake in the proxy", self._who())
-        self._ending.close_client("internal")
+        self.close_client("internal")
 
     def no_answer(self, error: Exception) -> None:
         """The broker's answers cannot go on: to be called where it was caught."""
         # First of all, as long as it is known what waits: a departed client loses it.
-        self._ending.give_up("upstream")
+        self.give_up("upstream")
         if isinstance(error, WeirError):
             # An address that we cannot stand for, or bytes that we cannot read, must not be passed on.
             logger.warning("the connection of %s ends: %s", self._who(), error)
-            self._ending.close_client("bad_response")
+            self.close_client("bad_response")
         else:
             self.broken()
 
     def bad_frame(self, bad: BadFrame) -> None:
         """The client sent what the protocol does not allow."""
         self._context.metrics.bad_frames.labels(bad.reason.value).inc()
-        self._ending.close_client("bad_frame")
+        self.close_client("bad_frame")
 
     def greedy(self, held_bytes: int, reason: str) -> None:
         """It holds more than there is room for: nothing of it is kept."""
         logger.warning("the connection of %s ends: it holds %d bytes", self._who(), held_bytes)
-        self._ending.drop(reason)
+        self.drop(reason)
 
 
 def _matters(slot: Slot) -> bool:

@@ -263,11 +263,11 @@ def test_what_is_ended_loses_what_waits(ended: str) -> None:
         rig.connection.data_received(silent(1) + silent(2))
         if ended:
             rig.lose_client() if ended == "lost" else rig.connection.eof_received()
-        troubles = rig.connection._troubles
-        troubles.greedy(1, closed) if dropped == closed else troubles.no_answer(WeirError("bad"))
+        ending = rig.connection.ending
+        ending.greedy(1, closed) if dropped == closed else ending.no_answer(WeirError("bad"))
         assert rig.dropped(dropped) == (2 if ended else 0)
         assert (rig.closed(closed) or 0) == (0 if ended == "lost" else 1)
-        assert rig.upstream.aborted and not rig.connection.ending.takes
+        assert rig.upstream.aborted and not ending.takes
 
 
 def test_a_lost_broker_waits_for_a_decision(rig: Rig) -> None:
