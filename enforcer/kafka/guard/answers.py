@@ -14,7 +14,7 @@ from enforcer.kafka.guard.apis import ANY_VERSION, HIDDEN, READABLE
 from enforcer.kafka.guard.protected import OwnTopics
 from enforcer.kafka.guard.rules import SHOWN
 from enforcer.wire.kafka import frames
-from enforcer.wire.kafka.codec import Reader, rewritten, told
+from enforcer.wire.kafka.codec import Reader, response_layout, rewritten, told
 from enforcer.wire.kafka.frames import (
     API_VERSIONS,
     DELETE_TOPICS,
@@ -42,9 +42,6 @@ _LIST: Final = told(METADATA, "at:Topics of:Topics Topics:count")
 _TOPIC: Final = Reader(METADATA, "response.Topics()", "Name? TopicId end")
 _ERRORS: Final = 7
 _DELETED_BY_ID_FROM: Final = 6
-_OFFERED: Final = Reader(
-    API_VERSIONS, "response", "ApiKeys(ApiKey MinVersion MaxVersion end:MaxVersion end) end:ApiKeys"
-)
 
 Rewrite = Callable[[int, int, bytes], bytes]
 """(API, version, response) -> the response as clients may see it."""
@@ -182,8 +179,8 @@ def _start(data: bytes, name: int, flexible: bool, errors: int) -> int:
 def limit_api_versions(response: bytes, version: int) -> bytes:
     """A broker's ApiVersions response reduced to what the proxy understands.
 
-    Throttle time and the tagged section (features) are copied byte for byte. An error 35 comes in the form
-    of version 0 whatever was asked, with the correlation id of the request.
+    Throttle time and the tagged section (features) stay. An error 35 comes in the form of version 0 whatever
+    was asked, with the correlation id of the request.
 
     Raises:
         BadFrame: the response ends too early or a length in it is impossible.
@@ -196,20 +193,19 @@ def limit_api_versions(response: bytes, version: int) -> bytes:
 @lru_cache(maxsize=64)
 def _limited(body: bytes, version: int) -> bytes:
     refused = int.from_bytes(body[:2], "big") == frames.UNSUPPORTED_VERSION
-    version = 0 if refused else version
-    keys, list_end = _OFFERED(body, version, 0)
-    said = {key: (low, high, body[tags:end]) for key, low, high, tags, end in keys}
-    knows_ids = said.get(METADATA, (0, 0, b""))[1] >= BY_ID_FROM
-    rows: list[bytes] = []
-    for key, (low, high, row_tags) in said.items():
+    layout = response_layout(API_VERSIONS, 0 if refused else version)
+    said = layout.read(body, 0)
+    offered = {row["ApiKey"]: row for row in said["ApiKeys"]}
+    knows_ids = METADATA in offered and offered[METADATA]["MaxVersion"] >= BY_ID_FROM
+    shown: list[Fields] = []
+    for key, row in offered.items():
         if key not in FLEXIBLE_FROM or key in HIDDEN:
             continue
         lowest, highest = READABLE.get(key, ANY_VERSION)
         if key == DELETE_TOPICS and not knows_ids:
             # Kafka 2.8 and 3.0 delete by id what they cannot be asked for by id.
             highest = _DELETED_BY_ID_FROM - 1
-        low, high = max(low, lowest), min(high, highest)
+        low, high = max(row["MinVersion"], lowest), min(row["MaxVersion"], highest)
         if low <= high:
-            rows.append(frames.int16(key) + frames.int16(low) + frames.int16(high) + row_tags)
-    count = frames.array_length(len(rows), is_flexible(API_VERSIONS, version))
-    return b"".join((body[:2], count, *rows, body[list_end:]))
+            shown.append(row | {"MinVersion": low, "MaxVersion": high})
+    return layout.write(said | {"ApiKeys": shown})
