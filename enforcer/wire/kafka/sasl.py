@@ -87,8 +87,8 @@ class Unreadable(Exception):
 class SaslObserver:
     """Follows one connection's SASL exchanges.
 
-    Call `on_request` and `on_response` for every SaslHandshake and SaslAuthenticate in the order in which
-    they pass (others are ignored), and handle nothing of the connection while `waiting`: what a client sends
+    Call `on_request` and `on_response` for every SaslHandshake and SaslAuthenticate, and for nothing else, in
+    the order in which they pass, and handle nothing of the connection while `waiting`: what a client sends
     ahead of the broker's answer would pass under the name that it had before.
 
     A re-authentication repeats the exchange; until it succeeds the name stays. Under another name it does not
@@ -159,8 +159,6 @@ class SaslObserver:
                 the last one has no answer yet.
             Unreadable: it must not be passed on.
         """
-        if header.api_key not in _TOLD:
-            return
         if self.waiting:
             raise BadFrame(Reason.BAD_VALUE)
         if header.api_key == SASL_HANDSHAKE:
@@ -186,8 +184,6 @@ class SaslObserver:
             BadFrame: a SASL response ends too early, a length in it is impossible, nothing was asked, or it
                 lets somebody in whose name was not seen.
         """
-        if key not in _TOLD:
-            return
         said = _TOLD[key](response, version)
         if not self.waiting:
             raise BadFrame(Reason.BAD_VALUE)

@@ -296,15 +296,6 @@ def test_answer_that_nobody_asked_for(client: Client) -> None:
         client.answered(header)
 
 
-def test_other_requests_are_ignored() -> None:
-    """Observing is harmless for everything that is not SASL."""
-    observer = SaslObserver()
-    header = RequestHeader(3, 12, 1, None, 10)
-    observer.on_request(b"", header)
-    observer.on_response(b"", *header[:2])
-    assert observer.principal == ANONYMOUS
-
-
 @given(st.lists(st.tuples(st.sampled_from([17, 36]), st.integers(0, 2), st.binary(max_size=40)), max_size=6))
 def test_observer_survives_garbage(frames: list[tuple[int, int, bytes]]) -> None:
     """Garbage parses or raises BadFrame, and never names anybody without a handshake."""
