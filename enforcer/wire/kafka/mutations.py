@@ -84,7 +84,6 @@ class MutationRequest:
         version: its version.
         correlation_id: number that the response must repeat.
         validate_only: a dry run; always False for DeleteTopics, which has none.
-        timeout_ms: how long the client lets the broker work.
         items: the topics, in request order.
         frame: the whole request.
         list_start: offset of the length of the topic list.
@@ -95,7 +94,6 @@ class MutationRequest:
     version: int
     correlation_id: int
     validate_only: bool
-    timeout_ms: int
     items: tuple[MutationItem, ...]
     frame: bytes
     list_start: int
@@ -134,17 +132,12 @@ _ITEMS: Final = {
     MutationApi.DELETE_TOPICS: "Topics(at end Name TopicId) TopicNames(at end:Text Text)",
     MutationApi.CREATE_PARTITIONS: "Topics(at end Name Count Assignments:count)",
 }
-_SETTINGS: Final = {
-    MutationApi.CREATE_TOPICS: "timeoutMs validateOnly",
-    MutationApi.DELETE_TOPICS: "TimeoutMs",
-    MutationApi.CREATE_PARTITIONS: "TimeoutMs ValidateOnly",
-}
 _COUNTS: Final = {api: Reader(api, "request", f"of:{_TOPICS} {_TOPICS}:count") for api in MutationApi}
 # Topics are counted beforehand, so that their details alone take of the room.
 _LISTS: Final = {api: Reader(api, "request", f"end:{_TOPICS} {_ITEMS[api]}", rows=0) for api in MutationApi}
 _REQUESTS: Final = {
-    api: Reader(api, "request", f"end end:{_TOPICS} {_SETTINGS[api]} {_ITEMS[api]}", rows=0)
-    for api in MutationApi
+    api: Reader(api, "request", f"end end:{_TOPICS} {dry_run} {_ITEMS[api]}", rows=0)
+    for api, dry_run in zip(MutationApi, ("validateOnly", "", "ValidateOnly"), strict=True)
 }
 
 
@@ -167,7 +160,7 @@ def decode_request(frame: bytes, header: RequestHeader, items_max: int = frames.
     try:
         if count > items_max:
             raise TooManyRows
-        end, list_end, timeout_ms, *rest = _REQUESTS[api](frame, version, start, room)
+        end, list_end, *rest = _REQUESTS[api](frame, version, start, room)
     except TooManyRows as many:
         raise TooManyItems(_in_bounds(frame, header, first, min(count, items_max), room)) from many
     validate_only = api is not MutationApi.DELETE_TOPICS and rest.pop(0)
@@ -175,7 +168,7 @@ def decode_request(frame: bytes, header: RequestHeader, items_max: int = frames.
         raise BadFrame(Reason.BAD_VALUE)
     return MutationRequest(
         api=api, version=version, correlation_id=header.correlation_id, validate_only=validate_only,
-        timeout_ms=timeout_ms, items=_items(api, rest), frame=frame, list_start=start, list_end=list_end,
+        items=_items(api, rest), frame=frame, list_start=start, list_end=list_end,
     )  # fmt: skip
 
 
@@ -191,7 +184,7 @@ def _in_bounds(frame: bytes, header: RequestHeader, first: int, count: int, room
             continue
         return MutationRequest(
             api=api, version=version, correlation_id=header.correlation_id, validate_only=False,
-            timeout_ms=0, items=_items(api, lists), frame=shorter, list_start=0, list_end=0,
+            items=_items(api, lists), frame=shorter, list_start=0, list_end=0,
         )  # fmt: skip
 
 
