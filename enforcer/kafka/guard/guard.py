@@ -7,7 +7,7 @@ As Kafka's own authorizer does for a principal without rights, per entry and wit
 import logging
 from collections.abc import Callable, Iterator
 from functools import cache, partial
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from cachetools import TTLCache
 
@@ -26,7 +26,7 @@ from enforcer.kafka.guard.rules import (
     Rule,
     rules_of,
 )
-from enforcer.kafka.part import EVERYTHING, OBJECTS, Concern, Finish, Link, Part, Request
+from enforcer.kafka.part import EVERYTHING, OBJECTS, Concern, Link, Part, Request
 from enforcer.wire.kafka.codec import ASKED_MAX, Reader, answer, request_layout, rewritten
 from enforcer.wire.kafka.frames import (
     API_VERSIONS,
@@ -55,20 +55,6 @@ _PRINCIPALS_MAX: Final = 1_000
 _LOG_AGAIN_MS: Final = 600_000
 
 
-class GuardVerdict(NamedTuple):
-    """What becomes of a request that names what it must not.
-
-    Attributes:
-        frame: what is left of it, for the broker; None: nothing.
-        finish: puts the refused into the broker's answer.
-        answer: the answer if the broker is not asked; None: the client waits for none.
-    """
-
-    frame: bytes | None
-    finish: Finish | None
-    answer: bytes | None
-
-
 class Guard(Concern):
     """Looks at all that is read, for all connections; what passes unread, Requests looks at by itself."""
 
@@ -91,47 +77,50 @@ class Guard(Concern):
     def part(self, link: Link) -> Part:
         return GuardPart(link, self)
 
-    def judge(self, frame: bytes, header: RequestHeader, user: str) -> GuardVerdict | None:
-        """Look at a request that may name what it must not, is always looked at, or is of ApiVersions.
+    def judge(self, request: Request, link: Link) -> bool:
+        """Look at a request that may name what it must not, or is always looked at.
 
         Args:
-            frame: the request, in a version of `apis.READABLE`.
+            request: in a version of `apis.READABLE`.
 
         Returns:
-            None: nothing in it is refused.
+            Whether it goes on, without what is refused, which is put into its answer; else it is answered.
 
         Raises:
             BadFrame: it cannot be read, or is too large to be judged.
         """
+        frame, header, user = request.frame, request.header, request.user
         key, version = header.api_key, header.api_version
-        if key == API_VERSIONS:
-            refusal = api_versions_refusal(header)
-            return None if refusal is None else GuardVerdict(None, None, refusal)
         layout = request_layout(key, version)
         try:
             body = layout.read(frame, header.body_offset, ASKED_MAX)
         except TooManyRows:
             if names_none_of(self.protected, frame, header):
-                return None
+                return True
             raise
         code = self._code_of_all(key, version, body)
         if code and key not in _PER_ENTRY:
-            return self._refuse_all(header, user, code)
+            self._metrics.refused_topics.labels(APIS[key].name).inc()
+            self._log(key, user)
+            link.answer(request, answer(header, {"ErrorCode": code, "NodeId": -1, "Port": -1}))
+            return False
         if key == FIND_COORDINATOR and body.get("KeyType") != _TRANSACTION:
-            return None
+            return True
 
         def code_of(rule: Rule, entry: Any) -> int:
             return code or self._code(key, user, rule, entry)
 
         taken, left = take(body, rules_of(key, version), code_of)
         if not taken and not code:
-            return None
+            return True
         silent = key == PRODUCE and body["Acks"] == 0
         goes_on = left or any(item.rule.forwarded for item in taken)
         if silent or not goes_on:
             self._count(key, user, taken)
         if not goes_on:
-            return GuardVerdict(None, None, None if silent else _answer(header, taken))
+            if not silent:
+                link.answer(request, _answer(header, taken))
+            return False
 
         def finish(response: bytes) -> bytes:
             # Not before: a later part may hold it, and then it is judged again.
@@ -139,7 +128,11 @@ class Guard(Concern):
             emptied = key == METADATA and version == 0 and not left
             return rewritten(key, version, response, partial(_add, taken, emptied))
 
-        return GuardVerdict(frame[: header.body_offset] + layout.write(body), finish, None)
+        request.frame = frame[: header.body_offset] + layout.write(body)
+        # What was taken out.
+        request.kept += OBJECTS * max(0, len(request.whole) - len(request.frame))
+        request.amend(finish)
+        return True
 
     def _code_of_all(self, key: int, version: int, body: Fields) -> int:
         """The error that a request is refused with as a whole, or each of its entries; else 0."""
@@ -193,11 +186,6 @@ class Guard(Concern):
     def _may(self, rule: Alter, user: str) -> bool:
         return rule is Alter.ALLOW or (rule is Alter.ADMINS and user in self._admins)
 
-    def _refuse_all(self, header: RequestHeader, user: str, code: int) -> GuardVerdict:
-        self._metrics.refused_topics.labels(APIS[header.api_key].name).inc()
-        self._log(header.api_key, user)
-        return GuardVerdict(None, None, answer(header, {"ErrorCode": code, "NodeId": -1, "Port": -1}))
-
     def _count(self, key: int, user: str, taken: list[RemovedEntry]) -> None:
         changes = sum(item.code == CLUSTER_AUTHORIZATION_FAILED for item in taken)
         name = APIS[key].name
@@ -226,21 +214,13 @@ class GuardPart(Part):
         if unsupported(header):
             self._link.end("unsupported_version")
             return False
-        if not self._guard.protected.must_be_judged(request.frame, header):
-            return True
-        judged = self._guard.judge(request.frame, header, request.user)
-        if judged is None:
-            return True
-        if judged.frame is None:
-            if judged.answer is not None:
-                self._link.answer(request, judged.answer)
-            return False
-        request.frame = judged.frame
-        if judged.finish is not None:
-            # What was taken out.
-            request.kept += OBJECTS * max(0, len(request.whole) - len(judged.frame))
-            request.amend(judged.finish)
-        return True
+        if header.api_key == API_VERSIONS:
+            refusal = api_versions_refusal(header)
+            if refusal is not None:
+                self._link.answer(request, refusal)
+            return refusal is None
+        judged = self._guard.protected.must_be_judged(request.frame, header)
+        return not judged or self._guard.judge(request, self._link)
 
 
 def api_versions_refusal(header: RequestHeader) -> bytes | None:

@@ -34,7 +34,6 @@ CREATE_ACLS: Final = 30
 DELETE_ACLS: Final = 31
 ALWAYS_READ: Final = REFUSED | {CREATE_ACLS, DELETE_ACLS}
 """APIs whose requests are read whatever they name."""
-_JUDGED: Final = ALWAYS_READ | {API_VERSIONS}
 # First version that names topics by id.
 _IDS_FROM: Final = {
     PRODUCE: PRODUCE_IDS_FROM, FETCH: FETCH_IDS_FROM, METADATA: METADATA_IDS_FROM, 8: 10, 9: 10, 20: 6,
@@ -214,7 +213,7 @@ class OwnTopics:
             BadFrame: a Produce ends too early or a length in it is impossible.
         """
         key = header.api_key
-        if key in _JUDGED:
+        if key in ALWAYS_READ:
             return True
         ids_from = self.searched.get(key)
         if ids_from is None:

@@ -15,13 +15,14 @@ from enforcer.kafka.guard.apis import APIS, FILTERED, REFUSED
 from enforcer.kafka.guard.guard import (
     CONSUMER_GROUP_HEARTBEAT,
     Guard,
-    GuardVerdict,
+    GuardPart,
     api_versions_refusal,
     names_none_of,
 )
 from enforcer.kafka.guard.protected import OwnTopics
 from enforcer.kafka.guard.refusals import RemovedEntry, add
 from enforcer.kafka.guard.rules import RULES, SHOWN, TRANSACTION_OF, Kind, Rule, rules_of
+from enforcer.kafka.part import Link, Request
 from enforcer.wire.kafka import frames
 from enforcer.wire.kafka.codec import ASKED_MAX, request_layout, response_layout
 from streaming.contract.topics import Topics
@@ -68,10 +69,15 @@ def asking(key: int, version: int, names: dict[bytes, bytes]) -> bytes:
     return framed(key, version, body)
 
 
-def looked(one: Guard, frame: bytes, user: str) -> GuardVerdict | None:
-    """What becomes of a request: it is judged only if it may name something, as in GuardPart."""
-    header = frames.parse_header(frame)
-    return one.judge(frame, header, user) if one.protected.must_be_judged(frame, header) else None
+def looked(one: Guard, frame: bytes, user: str) -> SimpleNamespace | None:
+    """What is left of a request, what finishes its answer, and ours; None: it goes on as it came."""
+    request, answers = Request(frame, frames.parse_header(frame), user), list[bytes]()
+    link = SimpleNamespace(answer=lambda _request, response: answers.append(response))
+    goes_on = GuardPart(cast(Link, link), one).take(request)
+    if goes_on and request.frame is frame:
+        return None
+    left, answer = request.frame if goes_on else None, answers[0] if answers else None
+    return SimpleNamespace(frame=left, finish=request.finish, answer=answer)
 
 
 def judged(key: int, version: int, names: dict[bytes, bytes]) -> Any:
@@ -140,7 +146,7 @@ def test_without_acks_nobody_is_answered() -> None:
     """Nothing is left, nothing is said."""
     body = {"TopicData": [{"Name": OURS, "PartitionData": [{"Index": 0}]}]}
     frame = framed(0, 9, body)
-    assert looked(guard(), frame, "") == (None, None, None)
+    assert looked(guard(), frame, "") == SimpleNamespace(frame=None, finish=None, answer=None)
 
 
 class Compared(bytes):
@@ -223,7 +229,7 @@ def test_only_a_newer_api_versions_is_answered_here() -> None:
         refusal = api_versions_refusal(frames.parse_header(frame))
         found = looked(guard(protect=False), frame, "")
         assert (refusal is not None) is newer
-        assert found == (GuardVerdict(None, None, refusal) if newer else None)
+        assert found == (SimpleNamespace(frame=None, finish=None, answer=refusal) if newer else None)
 
 
 def test_a_heartbeat_may_name_no_topic_of_weirs() -> None:
