@@ -38,7 +38,7 @@ class FetchWalk:
         rewrite: puts in the addresses where clients go instead of the brokers'.
     """
 
-    __slots__ = ("_end", "_end_at", "_left", "_piece", "_pos", "_rewrite", "_skip", "_way")
+    __slots__ = ("_blank", "_came", "_end_at", "_left", "_piece", "_pos", "_rewrite", "_skip", "_way")
 
     def __init__(self, size: int, rewrite: Rewrite) -> None:
         self._rewrite = rewrite
@@ -47,14 +47,16 @@ class FetchWalk:
         self._piece: bytes | bytearray | memoryview = b""
         self._pos = 0
         self._way = self._through()
-        self._end: _Kept | _Blank | None = None
-        # Where it begins in the piece in which it does.
-        self._end_at = 0
+        # Where the tagged section at the end begins in this piece; None: it has not. What has come of it. If
+        # it is too long to be kept, what leaves for it, byte for byte: nothing but room, zeros behind this.
+        self._end_at: int | None = None
+        self._came = b""
+        self._blank: bytes | None = None
 
     @property
     def unread(self) -> int:
         """Bytes that come next and need not be looked at."""
-        return self._skip if self._end is None else 0
+        return self._skip if self._end_at is None else 0
 
     def moved(self, count: int) -> None:
         """So many of the `unread` bytes have left, and not by `take`."""
@@ -71,17 +73,29 @@ class FetchWalk:
             WeirError: it cannot be read, or names a broker that we cannot stand for.
         """
         self._left -= len(piece)
-        self._piece, self._pos, self._end_at = piece, 0, 0
+        self._piece, self._pos = piece, 0
+        self._end_at = None if self._end_at is None else 0
         whole = next(self._way, True)
         self._piece = b""
         # What stands behind the end leaves as it came, as it does of a response that comes whole.
-        if self._pos < len(piece) and isinstance(self._end, _Blank):
+        if self._pos < len(piece) and self._blank is not None:
             raise BadFrame(Reason.BAD_VALUE)
         if not (self._left or whole):
             raise BadFrame(Reason.TRUNCATED_BODY)
-        if self._end is None:
+        if self._end_at is None:
             return len(piece), b""
-        return self._end_at, self._end.take(bytes(piece[self._end_at :]), not self._left)
+        return self._end_at, self._leaving(bytes(piece[self._end_at :]))
+
+    def _leaving(self, end: bytes) -> bytes:
+        """What leaves for the next bytes of the end: all at once when it is here, unless it is too long."""
+        if self._blank is not None:
+            begin, self._blank = self._blank[: len(end)], self._blank[len(end) :]
+            return begin + bytes(len(end) - len(begin))
+        self._came += end
+        if self._left:
+            return b""
+        ours = self._rewrite(_EMPTY + self._came)[len(_EMPTY) :]
+        return ours if ours == self._came else fitted(ours, len(self._came))
 
     def _through(self) -> Iterator[None]:
         """All of the response; halts where the piece ends."""
@@ -103,7 +117,7 @@ class FetchWalk:
             yield from self._tags()
         size = len(self._piece) - self._pos + self._left
         self._end_at = self._pos
-        self._end = _Kept(self._rewrite) if size <= END_MAX_BYTES else _Blank(size)
+        self._blank = _blank_head(size) if size > END_MAX_BYTES else None
         yield from self._tags()
 
     def _tags(self, before: int = 0) -> Iterator[None]:
@@ -140,38 +154,6 @@ class FetchWalk:
             self._skip -= step
             if self._skip:
                 yield
-
-
-class _Kept:
-    """The tagged section at the end: it leaves when all of it is here."""
-
-    __slots__ = ("_came", "_rewrite")
-
-    def __init__(self, rewrite: Rewrite) -> None:
-        self._came = b""
-        self._rewrite = rewrite
-
-    def take(self, piece: bytes, whole: bool) -> bytes:
-        """Its next bytes, and whether they are the last; returns what may leave."""
-        self._came += piece
-        if not whole:
-            return b""
-        left = self._rewrite(_EMPTY + self._came)[len(_EMPTY) :]
-        return left if left == self._came else fitted(left, len(self._came))
-
-
-class _Blank:
-    """The same if it is too long to be kept: nothing but room leaves for it, byte for byte."""
-
-    __slots__ = ("_head",)
-
-    def __init__(self, size: int) -> None:
-        self._head = _blank_head(size)
-
-    def take(self, piece: bytes, _whole: bool) -> bytes:
-        """Its next bytes; returns what leaves for them."""
-        begin, self._head = self._head[: len(piece)], self._head[len(piece) :]
-        return begin + bytes(len(piece) - len(begin))
 
 
 def fitted(tags: bytes, size: int) -> bytes:
