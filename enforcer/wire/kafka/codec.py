@@ -280,12 +280,8 @@ def _writer(part: Field, flexible: bool) -> _Put:
         return bytes
     if kind in WIDTHS:
         return struct.Struct(">" + CODES[kind]).pack
-    if kind == "string":
-        return _text_writer(flexible, part.nullable)
-    if kind == "bytes":
-        return lambda value: (
-            frames.array_length(-1 if value is None else len(value), flexible) + (value or b"")
-        )
+    if kind in ("string", "bytes"):
+        return _text_writer(flexible, part.nullable, frames.int16 if kind == "string" else frames.int32)
     if kind == "struct":
         write = _struct_writer(part.fields, flexible)
         if part.nullable:
@@ -295,13 +291,12 @@ def _writer(part: Field, flexible: bool) -> _Put:
     return _array_writer(part, flexible)
 
 
-def _text_writer(flexible: bool, nullable: bool) -> _Put:
+def _text_writer(flexible: bool, nullable: bool, length: Callable[[int], bytes] = frames.int16) -> _Put:
     def write(value: bytes | None) -> bytes:
-        if value is None:
-            if nullable:
-                return b"\0" if flexible else frames.int16(-1)
-            value = b""
-        return (frames.uvarint(len(value) + 1) if flexible else frames.int16(len(value))) + value
+        if value is None and nullable:
+            return b"\0" if flexible else length(-1)
+        value = value or b""
+        return (frames.uvarint(len(value) + 1) if flexible else length(len(value))) + value
 
     return write
 
