@@ -4,14 +4,12 @@ import ipaddress
 import itertools
 import random
 import socket
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from functools import partial
 from typing import Any
 
 from enforcer.core import bounds
 from enforcer.core.control import ControlPlane
-from enforcer.core.metrics import Metrics
-from enforcer.core.settings import ProxySettings
 from enforcer.host.server import Host, ProxyConfig
 from enforcer.host.sockets import Address
 from enforcer.kafka.addresses.brokers import Broker, Brokers
@@ -24,7 +22,7 @@ from enforcer.kafka.dispatch.reader_reports import ReadersExchange
 from enforcer.kafka.guard.answers import AnswerFilter
 from enforcer.kafka.guard.guard import Guard
 from enforcer.kafka.guard.protected import OwnTopics
-from enforcer.kafka.login.part import Identify, LoginConcern
+from enforcer.kafka.login.part import LoginConcern
 from enforcer.kafka.mutations.mutation import RecentTopics
 from enforcer.kafka.mutations.part import Mutations
 from enforcer.kafka.part import Concern
@@ -69,20 +67,14 @@ class KafkaProxy(Host[Connection]):
             limits.of(Blocks), self.frame_meter.names, self.fetch_context.topic, self.settings, self.now_ms
         )
         self._look_after_topics()
-        self.concerns = concerns_of(
-            self.settings, self.metrics, self.now_ms, self.identify, guard=self._guard,
-            blocks=blocks, mutations=self._mutations, dispatch=self.fetch_context,
-            frames=self.frame_meter,
-        )  # fmt: skip
+        self.concerns = concerns_of(self, blocks)
         self._bootstrap = itertools.cycle(config.kafka)
 
     def _look_after_topics(self) -> None:
         """What is known of the cluster's topics, and whose they are."""
-        settings, properties = self.settings, self.cluster.properties
+        properties = self.cluster.properties
         self.recent_topics = RecentTopics(self.now_ms)
-        self._mutations = Mutations(self.coordinator, self.recent_topics)
-        self.protected = protected = OwnTopics(self.config.topics, settings.protect_topics)
-        self._guard = Guard(protected, settings, self.metrics, self.now_ms)
+        self.protected = protected = OwnTopics(self.config.topics, self.settings.protect_topics)
         self.rewrite = AnswerFilter(protected, self.brokers.rewrite)
         self._elsewhere = "bootstrap.servers" in self.config.connection
         in_loop, see, learn = self.enforcement.context.in_loop, self._take_view, protected.learn
@@ -188,26 +180,16 @@ class KafkaProxy(Host[Connection]):
                 self.brokers.address(node_id, host, port)
 
 
-def concerns_of(
-    settings: ProxySettings,
-    metrics: Metrics,
-    now_ms: Callable[[], float],
-    identify: Identify,
-    *,
-    guard: Guard,
-    blocks: BlocksLimit,
-    mutations: Mutations,
-    dispatch: FetchContext,
-    frames: FrameMeter,
-) -> tuple[Concern, ...]:
+def concerns_of(proxy: KafkaProxy, blocks: BlocksLimit) -> tuple[Concern, ...]:
     """The concerns of a proxy, in the order in which their parts take a connection's requests."""
+    settings, metrics, dispatch = proxy.settings, proxy.metrics, proxy.fetch_context
     return (
-        guard,
-        LoginConcern(settings, metrics, now_ms, identify),
+        Guard(proxy.protected, settings, metrics, proxy.now_ms),
+        LoginConcern(settings, metrics, proxy.now_ms, proxy.identify),
         blocks,
         Slots(),
-        mutations,
+        Mutations(proxy.coordinator, proxy.recent_topics),
         # A Fetch is cut before it is charged.
         DispatchLimit(dispatch),
-        SharesLimit(frames, metrics, dispatch.broker),
+        SharesLimit(proxy.frame_meter, metrics, dispatch.broker),
     )

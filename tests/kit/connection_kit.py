@@ -25,10 +25,8 @@ from enforcer.kafka.backlog.part import BlocksLimit
 from enforcer.kafka.connection import Connection
 from enforcer.kafka.dispatch.context import FetchContext
 from enforcer.kafka.guard.answers import AnswerFilter
-from enforcer.kafka.guard.guard import Guard
 from enforcer.kafka.guard.protected import OwnTopics
 from enforcer.kafka.mutations.mutation import RecentTopics
-from enforcer.kafka.mutations.part import Mutations
 from enforcer.kafka.part import Concern
 from enforcer.kafka.proxy import concerns_of
 from enforcer.kafka.shares.frame_meter import FrameMeter
@@ -174,13 +172,8 @@ class Rig:
         )
         self.protected = OwnTopics(Topics(), desk.settings.protect_topics)
         self.rewrite, self.repeats = AnswerFilter(self.protected, self.brokers.rewrite), self.brokers.repeats
-        recent = RecentTopics(self.now_ms)
-        self.concerns = concerns_of(
-            desk.settings, desk.metrics, self.now_ms, lambda _link, _user: True,
-            guard=Guard(self.protected, desk.settings, desk.metrics, self.now_ms),
-            blocks=self.blocks, mutations=Mutations(self.coordinator, recent),
-            dispatch=self.fetch_context, frames=self.frame_meter,
-        )  # fmt: skip
+        self.recent_topics, self.identify = RecentTopics(self.now_ms), lambda _link, _user: True
+        self.concerns = concerns_of(self, self.blocks)
         self.turns = Turns(lambda function: self.call_later(0, function), lambda: self.now_s)
         self.now_s = 0.0
         gathered = bounds.GATHERED_BYTES
