@@ -3,7 +3,6 @@
 import copy
 import struct
 from collections.abc import Callable
-from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -249,18 +248,6 @@ def test_ordinary_fetch_is_not_walked() -> None:
     frame = response(build(FetchResponse, 16, responses=[topic]))
     assert not may_hold_endpoints(frames.FETCH, frame)
     assert decode(FetchResponse, 16, rewrite_addresses(frames.FETCH, 16, frame, never)) is not None
-
-
-KEYS = st.sampled_from(
-    [frames.PRODUCE, frames.FETCH, frames.METADATA, frames.FIND_COORDINATOR, frames.DESCRIBE_CLUSTER]
-)
-
-
-@given(KEYS, st.integers(0, 18), st.binary(max_size=120))
-def test_addresses_survive_garbage(api_key: int, version: int, frame: bytes) -> None:
-    """Garbage parses or raises BadFrame."""
-    with suppress(frames.BadFrame):
-        rewrite_addresses(api_key, version, frame, Ports())
 
 
 def test_a_broker_list_that_was_seen_is_replaced_alike() -> None:

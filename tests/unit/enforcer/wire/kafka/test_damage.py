@@ -2,11 +2,13 @@
 
 from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 from typing import Any
 
-from admin_kit import create, delete, grow
+from admin_kit import CASES, naming
 from hypothesis import given
 from hypothesis import strategies as st
+from kafka.protocol.admin.cluster import DescribeClusterResponse
 from kafka.protocol.consumer import FetchResponse
 from kafka.protocol.metadata.api_versions import ApiVersionsResponse
 from kafka.protocol.metadata.find_coordinator import FindCoordinatorResponse
@@ -44,9 +46,9 @@ def read_request(frame: bytes) -> None:
 def read_metadata_request(frame: bytes) -> None:
     """Clearing the flag twice changes nothing the second time."""
     header = parse_header(frame)
-    if header.api_key == 3 and 4 <= header.api_version <= 13:
+    if header.api_key == 3 and 0 <= header.api_version <= 13:
         quiet, _ = messages.forbid_auto_creation(frame, header)
-        assert messages.forbid_auto_creation(quiet, header) == (quiet, False)
+        assert messages.forbid_auto_creation(quiet, parse_header(quiet)) == (quiet, False)
 
 
 def unmoved(node_id: int, host: str, port: int) -> tuple[str, int]:
@@ -73,7 +75,8 @@ def samples() -> list[tuple[bytes, Reader]]:
     """Real messages and what reads them."""
     node = {"node_id": 1, "host": "h", "port": 9092, "rack": "r"}
     topics = [{"name": "t", "partitions": [{"replica_nodes": [1]}]}]
-    cluster = response(build(MetadataResponse, 12, brokers=[node], topics=topics))
+    cluster, old = (response(build(MetadataResponse, v, brokers=[node], topics=topics)) for v in (12, 4))
+    described = build(DescribeClusterResponse, 1, brokers=[{"broker_id": 1, "host": "h", "port": 1}])
     coordinator = {"key": "k", "node_id": 1, "host": "b", "port": 1}
     records = [{"partitions": [{"records": b"records"}]}]
     fetched = build(FetchResponse, 16, responses=records, node_endpoints=[node | {"rack": None}])
@@ -81,13 +84,14 @@ def samples() -> list[tuple[bytes, Reader]]:
     produced = build(ProduceResponse, 11, responses=done, node_endpoints=[node])
     key = {"api_key": 19, "min_version": 0, "max_version": 9}
     return [
-        *((request(create(v, ("a", 1, 1, 1), ("b", 2, 1, 0)))[0], read_request) for v in (2, 5, 7)),
-        *((request(delete(v, "a", "b"))[0], read_request) for v in (1, 4, 6)),
-        *((request(grow(v, ("a", 1, None), ("b", 2, 1)))[0], read_request) for v in (0, 2, 3)),
+        *((request(naming(*case, "a", "b"))[0], read_request) for case in CASES),
         *((request(build(MetadataRequest, v, topics=[{"name": "a"}]))[0], read_metadata_request)
-          for v in (8, 12)),
+          for v in (0, 3, 8, 12)),
         (cluster, read_response(3, 12)),
         (cluster, lambda frame: messages.decode_topics(frame, ids=True)),
+        (old, lambda frame: messages.decode_topics(frame, ids=False)),
+        *((old, partial(messages.metadata_answer_as, version=v)) for v in range(4)),
+        (response(described), read_response(60, 1)),
         (response(build(FindCoordinatorResponse, 6, coordinators=[coordinator])), read_response(10, 6)),
         (response(fetched), read_response(1, 16)),
         (response(produced), read_response(0, 11)),
@@ -95,10 +99,11 @@ def samples() -> list[tuple[bytes, Reader]]:
     ]  # fmt: skip
 
 
-DAMAGE = st.lists(st.tuples(st.integers(0, 400), st.integers(0, 2), st.binary(max_size=4)), max_size=3)
+CUT = st.sampled_from([0, 0, 1, 2, 400])
+DAMAGE = st.lists(st.tuples(st.integers(0, 400), CUT, st.binary(max_size=4)), max_size=3)
 
 
-@tries(300)
+@tries(600)
 @given(st.sampled_from(samples()), DAMAGE)
 def test_damaged_messages(sample: tuple[bytes, Reader], damage: list[tuple[int, int, bytes]]) -> None:
     """Garbage parses or raises BadFrame."""

@@ -1,18 +1,14 @@
 """Metadata requests without auto-creation, and the lookup of partition counts."""
 
-import struct
 import uuid
-from contextlib import suppress
 
 import pytest
 from each_kit import each
-from hypothesis import given
-from hypothesis import strategies as st
 from kafka.protocol.metadata.metadata import MetadataRequest, MetadataResponse
 from kafka_kit import CORRELATION_ID, build, request, response, with_tag
 
 from enforcer.wire.kafka import messages
-from enforcer.wire.kafka.frames import METADATA, NO_ID, BadFrame, parse_header
+from enforcer.wire.kafka.frames import METADATA, NO_ID, parse_header
 from enforcer.wire.kafka.messages import NOTHING_KNOWN
 
 
@@ -158,16 +154,3 @@ def test_topic_counts_by_name_are_read() -> None:
     answer = response(build(MetadataResponse, 4, brokers=[BROKER], topics=topics))
     counts = messages.decode_topics(answer, ids=False)
     assert counts.by_name == {"a": 3, "none": None} and not counts.by_id and counts.broker_count == 1
-
-
-@given(st.integers(0, 13), st.binary(max_size=80))
-def test_bodies_survive_garbage(version: int, body: bytes) -> None:
-    """Garbage parses or raises BadFrame."""
-    frame = struct.pack(">hhih", METADATA, version, 1, -1) + body
-    for read in (
-        lambda: messages.forbid_auto_creation(frame, parse_header(frame)),
-        lambda: messages.metadata_answer_as(body, version % 4),
-        lambda: messages.decode_topics(body, ids=version > 6),
-    ):
-        with suppress(BadFrame):
-            read()

@@ -2,14 +2,11 @@
 
 import struct
 import uuid
-from contextlib import suppress
 from typing import Any
 
 import pytest
 from admin_kit import CASES, CREATIONS, DELETIONS, GROWTHS, create, delete, grow, naming
 from each_kit import each
-from hypothesis import given
-from hypothesis import strategies as st
 from kafka.protocol.admin.topics import CreateTopicsRequest
 from kafka_kit import CORRELATION_ID, request, with_tag
 
@@ -111,17 +108,6 @@ def test_event_names_and_keys() -> None:
     assert [NAMES[api] for api in MutationApi] == ["CreateTopics", "DeleteTopics", "CreatePartitions"]
     assert set(MutationApi) == MUTATION_KEYS == set(STRICT_FROM)
     assert CreateTopicsRequest.API_KEY == MutationApi.CREATE_TOPICS
-
-
-@given(st.sampled_from(CASES), st.binary(max_size=60))
-def test_requests_survive_garbage(api: tuple[int, int], body: bytes) -> None:
-    """Garbage parses or raises BadFrame; what parses is copied whole."""
-    frame = struct.pack(">hhih", *api, 1, -1) + body
-    with suppress(BadFrame):
-        header = parse_header(frame)
-        read = decode_request(frame, header)
-        assert without(read, ()) == frame
-        assert len(decode_request(without(read, range(1, len(read.items))), header).items) <= 1
 
 
 def test_more_topics_than_are_gone_through() -> None:
