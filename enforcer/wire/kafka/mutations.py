@@ -222,6 +222,7 @@ _SAID: Final = {
     MutationApi.CREATE_PARTITIONS: "Results",
 }
 
+
 class AnsweredItem(NamedTuple):
     """What the broker said about one topic. A tuple, not a dataclass: a response may have thousands.
 
@@ -266,24 +267,6 @@ def decode_answer(api: MutationApi, version: int, response: bytes) -> list[Answe
     return [AnsweredItem(*item) for item in _OUTCOMES[api](response, version)[0]]
 
 
-def _refusals(
-    request: MutationRequest, items: Iterable[MutationItem], error_code: int, message: str
-) -> list[bytes]:
-    write = layout(request.api, request.version, f"response.{_SAID[request.api]}()").write
-    # As Kafka fills them for a topic that it rejects: no partitions, no replication, no configurations.
-    said: Fields = {
-        "ErrorCode": error_code, "ErrorMessage": message[:_MESSAGE_MAX].encode("utf-8", "replace"),
-        "NumPartitions": -1, "ReplicationFactor": -1, "Configs": (),
-    }  # fmt: skip
-    return [
-        write(said | {
-            "Name": item.raw_name,
-            "TopicId": item.topic_id or frames.NO_ID,
-        })
-        for item in items
-    ]  # fmt: skip
-
-
 def merge(
     response: bytes,
     request: MutationRequest,
@@ -307,7 +290,14 @@ def merge(
     """
     refused = [item for item in request.items if item.position in rejected]
     if refused:
-        added = _refusals(request, refused, error_code, message)
+        write = layout(request.api, request.version, f"response.{_SAID[request.api]}()").write
+        # As Kafka fills them for a topic that it rejects: no partitions, no replication, no configurations.
+        said: Fields = {
+            "ErrorCode": error_code, "ErrorMessage": message[:_MESSAGE_MAX].encode("utf-8", "replace"),
+            "NumPartitions": -1, "ReplicationFactor": -1, "Configs": (),
+        }  # fmt: skip
+        named = ({"Name": item.raw_name, "TopicId": item.topic_id or frames.NO_ID} for item in refused)
+        added = [write(said | name) for name in named]
         # Before what the broker said, so that its list need not be gone through; clients go by the names.
         start, first, count = _ANSWERED[request.api](response, request.version)
         whole = frames.array_length(max(0, count) + len(added), request.flexible)
