@@ -47,7 +47,7 @@ class NameQuestions:
         """Ask, before anything that is sent later."""
         header = self._header
         assert header is not None
-        question = topics_request(header.correlation_id, self._client_id, (), topics)
+        question = topics_request(header.correlation_id, self._client_id, topics)
         slot = Slot(*header[:3], lambda response: done(decode_topics(response, bool(topics)).names))
         self._link.send(slot, question)
 

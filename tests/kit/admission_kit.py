@@ -32,9 +32,7 @@ class FakeLink:
         self.timers: list[Timer] = []
         self.broken = False
 
-    def look_up(
-        self, names: Sequence[str], topic_ids: Sequence[bytes], done: Callable[[TopicCounts], None]
-    ) -> None:
+    def look_up(self, names: Sequence[str], done: Callable[[TopicCounts], None]) -> None:
         """Answers at once."""
         self.looked_up.append(list(names))
         found = {name: self.existing.get(name) for name in names}

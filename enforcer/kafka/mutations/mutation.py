@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Final, TypeVar
+from typing import Any, Final
 from uuid import UUID
 
 from cachetools import TTLCache
@@ -55,7 +55,6 @@ _UNKNOWN_COUNT_MUTATIONS: Final = 1
 _COUNTED_FROM: Final = 5
 """The answer to CreateTopics tells how many partitions a topic has from this version on."""
 _LATE: Final = "late_reject"
-T = TypeVar("T")
 
 
 class RecentTopics:
@@ -112,23 +111,18 @@ class GatedLink:
         self.slot = request.slot()
         link.reserve(self.slot)
 
-    def look_up(
-        self, names: Sequence[str], topic_ids: Sequence[bytes], done: Callable[[TopicCounts], None]
-    ) -> None:
-        """Ask for partition counts on the client's own connection, so no other login is needed.
+    def look_up(self, topics: Sequence[str | bytes], done: Callable[[TopicCounts], None]) -> None:
+        """Ask for partition counts, by name or id, on the client's own connection: no other login is needed.
 
         The answer never reaches the client. Names and ids take requests of their own, and many take several,
         so that no answer takes long to read. Names that no topic can have are not asked for.
         """
-        correlation_id, client_id = self.header.correlation_id, self._client_id
-        legal = [name for name in names if is_legal_name(name)]
-        questions = [(topics_request(correlation_id, client_id, part, ()), False) for part in _parts(legal)]
-        questions += [
-            (topics_request(correlation_id, client_id, (), part), True) for part in _parts(topic_ids)
-        ]
+        names = [one for one in topics if isinstance(one, str) and is_legal_name(one)]
+        parts = [(part, False) for part in _parts(names)]
+        parts += [(part, True) for part in _parts([one for one in topics if isinstance(one, bytes)])]
         found = NOTHING_KNOWN
-        missing = len(questions)
-        if not questions:
+        missing = len(parts)
+        if not parts:
             # Not within this turn: the next in line would have its own in it, and so on, beyond the stack.
             self.call_later(0.0, partial(done, found))
 
@@ -139,7 +133,8 @@ class GatedLink:
             if not missing:
                 done(found)
 
-        for question, ids in questions:
+        for part, ids in parts:
+            question = topics_request(self.header.correlation_id, self._client_id, part)
             self._link.send(Slot(*self.header[:3], partial(take, ids)), question)
 
     def forward(self, frame: bytes, done: Callable[[bytes], None]) -> bool:
@@ -199,9 +194,8 @@ class Mutation:
         if speaks and quota is not None and self._coordinator.local_decisions.surely_admits(quota.subject):
             self.admission.counted(self.stated())
             return
-        names = [item.name for item in self._request.items if item.name is not None]
-        unnamed = [item.topic_id for item in self._request.items if item.name is None]
-        self._link.look_up(names, [topic_id for topic_id in unnamed if topic_id is not None], self._found)
+        topics = [item.topic_id if item.name is None else item.name for item in request.items]
+        self._link.look_up([topic for topic in topics if topic is not None], self._found)
 
     def stated(self) -> Mapping[str, int]:
         """See admission.Shell."""
@@ -362,5 +356,5 @@ _COUNTERS: Final = {
 }
 
 
-def _parts(asked: Sequence[T]) -> list[Sequence[T]]:
+def _parts(asked: Sequence[Any]) -> list[Sequence[Any]]:
     return [asked[start : start + ASKED_AT_ONCE] for start in range(0, len(asked), ASKED_AT_ONCE)]

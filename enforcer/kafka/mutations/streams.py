@@ -208,7 +208,7 @@ class StreamsHeartbeat(GatedLink):
             return
         names = topics_of(joins)
         if all(is_legal_name(str(name, "utf-8", "replace")) for name in names):
-            self.look_up([name.decode() for name in names], (), self._counted)
+            self.look_up([name.decode() for name in names], self._counted)
         else:
             # A coordinator refuses it before it looks at anything.
             self._pass_on()
@@ -219,7 +219,7 @@ class StreamsHeartbeat(GatedLink):
         elif not known.internal:
             self._pass_on()
         else:
-            self.look_up([*known.sources, *known.internal], (), partial(self._verified, known))
+            self.look_up([*known.sources, *known.internal], partial(self._verified, known))
 
     def _verified(self, known: KnownTopology, topics: TopicCounts) -> None:
         there = topics.by_name
@@ -301,7 +301,7 @@ class StreamsHeartbeat(GatedLink):
         code, _, stored = only_group(response)
         names = [] if code or stored is None else known_topology(*stored).internal
         self._missing = [name for name in names if name not in self._seen][: self._max_items]
-        self.call_later(_SHOWN_MS, partial(self.look_up, self._missing, (), self._made))
+        self.call_later(_SHOWN_MS, partial(self.look_up, self._missing, self._made))
 
     def _made(self, topics: TopicCounts) -> None:
         self._part.watch.discard(self)

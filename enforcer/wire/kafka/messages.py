@@ -118,9 +118,7 @@ def unknown_topics(response: bytes, version: int) -> list[str]:
     return [name for error, name in topics if error == _UNKNOWN_TOPIC and name is not None]
 
 
-def topics_request(
-    correlation_id: int, client_id: bytes, names: Sequence[str], topic_ids: Sequence[bytes]
-) -> bytes:
+def topics_request(correlation_id: int, client_id: bytes, topics: Sequence[str] | Sequence[bytes]) -> bytes:
     """A Metadata request of our own that creates nothing, for `decode_topics`.
 
     Of a version that the broker has: whoever names topics by id was offered that by one that knows ids.
@@ -128,20 +126,15 @@ def topics_request(
     Args:
         correlation_id: number that the response repeats.
         client_id: as the client wrote it, its length included (frames.client_id_field).
-        names: topics to ask for.
-        topic_ids: the same by id.
-
-    Raises:
-        ValueError: names and ids together; a broker would look at the ids only. Ask twice.
+        topics: topics to ask for, by name or by id.
     """
-    if names and topic_ids:
-        raise ValueError("a Metadata request asks by name or by id, not both")
-    version = BY_ID_FROM if topic_ids else _BY_NAME
+    ids = [one for one in topics if isinstance(one, bytes)]
+    asked_for: list[Fields] = [{"TopicId": topic_id, "Name": None} for topic_id in ids]
+    asked_for += [{"Name": one.encode("utf-8", "replace")} for one in topics if isinstance(one, str)]
+    version = BY_ID_FROM if ids else _BY_NAME
     head = frames.int16(METADATA) + frames.int16(version) + frames.int32(correlation_id)
-    asked_for: list[Fields] = [{"Name": name.encode("utf-8", "replace")} for name in names]
-    asked_for += [{"TopicId": topic_id, "Name": None} for topic_id in topic_ids]
     body = request_layout(METADATA, version).write({"Topics": asked_for, "AllowAutoTopicCreation": False})
-    return b"".join((head, client_id, frames.tags(bool(topic_ids)), body))
+    return b"".join((head, client_id, frames.tags(bool(ids)), body))
 
 
 _NO_SUCH_TOPIC: Final = frozenset({_UNKNOWN_TOPIC, 17, 100})  # the others: invalid name, unknown topic id

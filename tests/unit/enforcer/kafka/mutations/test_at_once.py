@@ -241,7 +241,7 @@ def test_a_permissive_one_has_its_subjects_turn_until_it_is_charged(monkeypatch:
     """All that wait at a time would pass else, before anybody knows that the first left a debt."""
     looked: list[Callable[[], None]] = []
 
-    def later(self: FakeLink, names: object, ids: object, done: Callable[[TopicCounts], None]) -> None:
+    def later(self: FakeLink, topics: object, done: Callable[[TopicCounts], None]) -> None:
         looked.append(lambda: done(TopicCounts(by_name={"a": None}, by_id={}, names={}, broker_count=1)))
 
     monkeypatch.setattr(FakeLink, "look_up", later)

@@ -103,20 +103,18 @@ def test_answers_of_very_many_topics_turn_back_too(version: int) -> None:
 
 
 def test_topics_request_creates_nothing() -> None:
-    """Our own lookup is a Metadata request by name, as any broker reads it, or by id, never by both."""
-    frame = messages.topics_request(CORRELATION_ID, b"\0\5tests", ["a", "b"], [])
+    """Our own lookup is a Metadata request by name, as any broker reads it, or by id."""
+    frame = messages.topics_request(CORRELATION_ID, b"\0\5tests", ["a", "b"])
     assert frame == request(metadata_request(4, ["a", "b"], False))[0]
     # Asked for nothing, only whether the client was let in.
-    nothing = messages.topics_request(CORRELATION_ID, b"\xff\xff", [], [])
+    nothing = messages.topics_request(CORRELATION_ID, b"\xff\xff", [])
     assert nothing == request(metadata_request(4, [], False), None)[0]
     topic_id = uuid.uuid5(uuid.NAMESPACE_DNS, "t")
     rows = [{"name": None, "topic_id": topic_id}]
-    by_id = messages.topics_request(CORRELATION_ID, b"\xff\xff", [], [topic_id.bytes])
+    by_id = messages.topics_request(CORRELATION_ID, b"\xff\xff", [topic_id.bytes])
     asked = build(MetadataRequest, 12, topics=rows, allow_auto_topic_creation=False)
     assert by_id == request(asked, None)[0]
     assert parse_header(by_id).api_key == METADATA
-    with pytest.raises(ValueError, match="by name or by id"):
-        messages.topics_request(1, b"\xff\xff", ["a"], [bytes(16)])
 
 
 BROKER = {"node_id": 1, "host": "b", "port": 1, "rack": "r"}
