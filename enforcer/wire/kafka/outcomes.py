@@ -12,7 +12,6 @@ from enforcer.wire.kafka.codec import told
 from enforcer.wire.kafka.frames import (
     CORRELATION_BYTES,
     FETCH,
-    FLEXIBLE_FROM,
     PRODUCE,
     TOPIC_NAME_MAX,
     Frame,
@@ -24,9 +23,6 @@ from enforcer.wire.kafka.traffic import ACKS, PRODUCE_IDS_FROM, Part
 _PARTITIONS: Final = told(PRODUCE, "Responses(Name|TopicId? PartitionResponses(Index ErrorCode))")
 _TOPICS_AT: Final = told(FETCH, "at:Responses")
 _INDEX_ERROR: Final = struct.Struct(">ih")
-_ONE: Final = b"\0\0\0\1"
-_SHORT: Final = 127
-"""Names below it have a length of one byte."""
 _HEADS_MAX: Final = 4_096
 
 
@@ -47,21 +43,18 @@ def surely_accepted(response: bytes, version: int, part: Part) -> bool:
 
 
 def accepted_head(version: int, topic: bytes, number: int) -> bytes:
-    """How such a response begins behind its correlation id; empty: it cannot be told by that."""
+    """How such a response begins behind its correlation id; empty: it is to be read."""
     # Longer ones no broker accepts, and a client could make up thousands of 32 kB, to be kept.
     return _head(version, topic, number) if len(topic) <= TOPIC_NAME_MAX else b""
 
 
 @lru_cache(_HEADS_MAX)
 def _head(version: int, topic: bytes, number: int) -> bytes:
-    no_error = _INDEX_ERROR.pack(number, 0)
-    if version >= PRODUCE_IDS_FROM:
-        return b"".join((b"\0\2", topic, b"\2", no_error))
-    if version < FLEXIBLE_FROM[PRODUCE]:
-        return b"".join((_ONE, len(topic).to_bytes(2, "big"), topic, _ONE, no_error))
-    if len(topic) < _SHORT:
-        return b"".join((b"\0\2", bytes((len(topic) + 1,)), topic, b"\2", no_error))
-    return b""
+    flexible = is_flexible(PRODUCE, version)
+    one, length = frames.array_length(1, flexible), b""
+    if version < PRODUCE_IDS_FROM:
+        length = frames.uvarint(len(topic) + 1) if flexible else frames.int16(len(topic))
+    return b"".join((frames.tags(flexible), one, length, topic, one, _INDEX_ERROR.pack(number, 0)))
 
 
 def emptied(response: Frame, version: int) -> bytes:
