@@ -25,7 +25,6 @@ from enforcer.kafka.part import Request, Slot
 from enforcer.kafka.pipeline.lane import Lane
 from enforcer.kafka.pipeline.requests import Requests
 from enforcer.kafka.pipeline.responses import Responses
-from enforcer.kafka.pipeline.runs import Runs
 from enforcer.kafka.slots.part import SlotsPart
 from enforcer.laws.concurrency.limiter import Limiter
 from enforcer.wire.kafka.frames import FETCH, LENGTH_BYTES, BadFrame
@@ -55,9 +54,8 @@ class Connection(asyncio.Protocol):
         limit = proxy.settings.max_frame_bytes
         self._responses = Responses(limit, proxy.rewrite, self._traffic, proxy.repeats)
         self.slots = SlotsPart(self, self._responses, proxy.settings, lambda: self._requests.coming)
-        self._chain = Chain(proxy.concerns, self)
+        self._chain = Chain(proxy, self)
         self._requests: Requests = Requests(limit, self._chain.must_read, proxy.protected, proxy.in_force)
-        self._runs = Runs(self._chain, self._requests, proxy.protected, proxy.turns, limit)
         self._lane = Lane(
             self._requests.known, self._chain.laws, self._responses, proxy.repeats, self._traffic, limit
         )
@@ -288,7 +286,8 @@ class Connection(asyncio.Protocol):
         """Send on those in front that need not be cut out; False: none. If lost, they keep their place."""
         slots: list[Slot] = []
         responses = self._responses
-        run = self._runs.take(slots, bounds.INFLIGHT_MAX - len(responses.answers), self.slots.flow)
+        room = bounds.INFLIGHT_MAX - len(responses.answers)
+        run = self._chain.take_run(self._requests, slots, room, self.slots.flow)
         if not run or self._upstream is None:
             return False
         self._upstream.pass_on(run, self._requests.passing > 0)

@@ -79,8 +79,8 @@ class Requests(Unread):
     """
 
     __slots__ = (
-        "_limits", "_max_frame_bytes", "_must_read", "_protected", "_token_bytes",
-        "asked", "frames", "known", "passing", "passing_slot", "waiting", "waiting_bytes",
+        "_limits", "_must_read", "_protected", "_token_bytes",
+        "asked", "frames", "known", "max_frame_bytes", "passing", "passing_slot", "waiting", "waiting_bytes",
     )  # fmt: skip
 
     def __init__(
@@ -99,7 +99,7 @@ class Requests(Unread):
             bounds.MAX_ADMIN_FRAME_BYTES, bounds.MAX_UNAUTHENTICATED_FRAME_BYTES, bounds.GATHERED_BYTES,
         )  # fmt: skip
         self._token_bytes = TOKEN_BYTES
-        self._max_frame_bytes = max_frame_bytes
+        self.max_frame_bytes = max_frame_bytes
         self._must_read = must_read
         self._protected = protected
         self.asked: frozenset[int] = NO_KEYS
@@ -155,7 +155,7 @@ class Requests(Unread):
                 self.need = self._short(pos)
                 break
             length, key, version, correlation_id, name_bytes = HEAD.unpack_from(data, pos)
-            if not 0 <= length <= self._max_frame_bytes:
+            if not 0 <= length <= self.max_frame_bytes:
                 raise _bad_length(length)
             stop = pos + LENGTH_BYTES + length
             if stop > end and length < STREAMED_FROM_BYTES:
@@ -252,7 +252,7 @@ class Requests(Unread):
         if len(self.data) - pos < LENGTH_BYTES:
             return -1
         (length,) = LENGTH.unpack_from(self.data, pos)
-        if not 0 <= length <= self._max_frame_bytes:
+        if not 0 <= length <= self.max_frame_bytes:
             raise _bad_length(length)
         stop: int = pos + LENGTH_BYTES + length
         return stop if stop <= len(self.data) else -1
@@ -262,7 +262,7 @@ class Requests(Unread):
         if len(self.data) - pos < LENGTH_BYTES:
             return HEAD.size if len(self.data) == pos else LENGTH_BYTES
         (length,) = LENGTH.unpack_from(self.data, pos)
-        if not 0 <= length <= self._max_frame_bytes:
+        if not 0 <= length <= self.max_frame_bytes:
             raise _bad_length(length)
         return min(LENGTH_BYTES + int(length), HEAD.size)
 
