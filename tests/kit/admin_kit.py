@@ -6,24 +6,24 @@ from typing import Any
 from kafka.protocol.admin.topics import CreatePartitionsRequest, CreateTopicsRequest, DeleteTopicsRequest
 from kafka_kit import build
 
-from enforcer.wire.kafka.mutations import MutationApi
+from enforcer.wire.kafka.frames import CREATE_PARTITIONS, CREATE_TOPICS, DELETE_TOPICS
 
 CREATIONS = range(2, 8)
 DELETIONS = range(1, 7)
 GROWTHS = range(4)
 CASES = [
-    *((MutationApi.CREATE_TOPICS, version) for version in CREATIONS),
-    *((MutationApi.DELETE_TOPICS, version) for version in DELETIONS),
-    *((MutationApi.CREATE_PARTITIONS, version) for version in GROWTHS),
+    *((CREATE_TOPICS, version) for version in CREATIONS),
+    *((DELETE_TOPICS, version) for version in DELETIONS),
+    *((CREATE_PARTITIONS, version) for version in GROWTHS),
 ]
 """Every version of each."""
 
 
-def naming(api: MutationApi, version: int, *names: str) -> Any:
+def naming(api: int, version: int, *names: str) -> Any:
     """A request of any of them for these topics, of three partitions each."""
-    if api is MutationApi.CREATE_TOPICS:
+    if api == CREATE_TOPICS:
         return create(version, *((name, 3, 1, 2) for name in names))
-    if api is MutationApi.DELETE_TOPICS:
+    if api == DELETE_TOPICS:
         return delete(version, *names)
     return grow(version, *((name, 3, 1) for name in names))
 

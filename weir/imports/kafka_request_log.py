@@ -16,7 +16,7 @@ from cachetools import LRUCache
 
 from enforcer.wire.kafka.definitions import NAMES
 from enforcer.wire.kafka.frames import FETCH, METADATA, PRODUCE
-from enforcer.wire.kafka.mutations import MUTATION_KEYS, STRICT_FROM, MutationApi
+from enforcer.wire.kafka.mutations import MUTATION_KEYS, STRICT_FROM
 from streaming.contract.errors import BadEvent
 from streaming.contract.names import QUOTA_GROUP_PREFIX, subject_of
 from streaming.contract.namespaces import Namespaces
@@ -119,11 +119,11 @@ class KafkaRequestLog(Source):
             self._topics.described(logged["response"], ended)
             self.counted["of other kinds"] += 1
         elif key in MUTATION_KEYS:
-            yield from self._mutation(MutationApi(key), logged, ended, name)
+            yield from self._mutation(key, logged, ended, name)
         else:
             yield from self._traffic(key, logged, ended)
 
-    def _mutation(self, api: MutationApi, logged: Fields, ended: int, name: str) -> Iterator[Event]:
+    def _mutation(self, api: int, logged: Fields, ended: int, name: str) -> Iterator[Event]:
         request, header = logged["request"], logged["requestHeader"]
         items = []
         for change in self._topics.changes(api, request, logged["response"], ended):

@@ -5,8 +5,9 @@ from typing import Any, Final, NamedTuple
 
 from cachetools import LRUCache, TTLCache
 
+from enforcer.wire.kafka.frames import CREATE_TOPICS, DELETE_TOPICS
 from enforcer.wire.kafka.messages import RECENT_TOPIC_MS
-from enforcer.wire.kafka.mutations import THROTTLING_QUOTA_EXCEEDED, MutationApi
+from enforcer.wire.kafka.mutations import THROTTLING_QUOTA_EXCEEDED
 
 Fields = Mapping[str, Any]
 _TOPICS_MAX: Final = 1_000_000
@@ -53,17 +54,15 @@ class TopicsKnown:
             if not topic["errorCode"] and topic["name"] and topic["name"] not in self._changed:
                 self._note(topic, len(topic["partitions"]))
 
-    def changes(
-        self, api: MutationApi, request: Fields, response: Fields, now_ms: int
-    ) -> Iterator[Change]:
+    def changes(self, api: int, request: Fields, response: Fields, now_ms: int) -> Iterator[Change]:
         """What came of a request, topic by topic in its order; those that the broker refused are left out."""
         self._now_ms = now_ms
         lasting = not request.get("validateOnly", False)
-        if api is MutationApi.DELETE_TOPICS:
+        if api == DELETE_TOPICS:
             yield from self._deleted(request, response)
             return
         answers = {topic["name"]: topic for topic in response.get("topics", response.get("results", ()))}
-        count = self._created if api is MutationApi.CREATE_TOPICS else self._grown
+        count = self._created if api == CREATE_TOPICS else self._grown
         for topic in request["topics"]:
             answer = answers.get(topic["name"])
             if answer is None or not _counts(answer):

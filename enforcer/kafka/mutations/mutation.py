@@ -22,7 +22,7 @@ from enforcer.laws.mutation.coordinator import QuotaCoordinator
 from enforcer.laws.mutation.request import Action, MutationQuota, Reply, Request, Verdict
 from enforcer.wire.kafka.codec import patch_throttle
 from enforcer.wire.kafka.definitions import NAMES
-from enforcer.wire.kafka.frames import NO_ID, client_id_field
+from enforcer.wire.kafka.frames import CREATE_PARTITIONS, CREATE_TOPICS, DELETE_TOPICS, NO_ID, client_id_field
 from enforcer.wire.kafka.messages import (
     ASKED_AT_ONCE,
     NOTHING_KNOWN,
@@ -32,7 +32,6 @@ from enforcer.wire.kafka.messages import (
     topics_request,
 )
 from enforcer.wire.kafka.mutations import (
-    MutationApi,
     MutationItem,
     MutationRequest,
     decode_answer,
@@ -190,7 +189,7 @@ class Mutation:
         only tell which of its topics are there already, as the broker's own check does.
         """
         quota, request = self.admission.quota, self._request
-        speaks = self._at_once and request.validate_only and request.api is MutationApi.CREATE_TOPICS
+        speaks = self._at_once and request.validate_only and request.api == CREATE_TOPICS
         if speaks and quota is not None and self._coordinator.local_decisions.surely_admits(quota.subject):
             self.admission.counted(self.stated())
             return
@@ -273,11 +272,11 @@ class Mutation:
             # Done though we took it for bound to fail: our view was stale, so charge what can be told.
             mutations = self._costs[name][1] if name is not None else max(1, item.assignments)
             partitions = None
-            if request.api is MutationApi.CREATE_TOPICS:
+            if request.api == CREATE_TOPICS:
                 # A creation with -1 took the cluster's default, which may not be what we guessed.
                 told = part.num_partitions if request.version >= _COUNTED_FROM else item.partitions
                 mutations = partitions = told if told > 0 else mutations
-            elif request.api is MutationApi.CREATE_PARTITIONS:
+            elif request.api == CREATE_PARTITIONS:
                 partitions = item.partitions
             if name is not None:
                 executed[name] = mutations
@@ -350,9 +349,9 @@ def _added(item: MutationItem, topics: TopicCounts, default_partitions: int) -> 
 
 
 _COUNTERS: Final = {
-    MutationApi.CREATE_TOPICS: _created,
-    MutationApi.DELETE_TOPICS: _deleted,
-    MutationApi.CREATE_PARTITIONS: _added,
+    CREATE_TOPICS: _created,
+    DELETE_TOPICS: _deleted,
+    CREATE_PARTITIONS: _added,
 }
 
 

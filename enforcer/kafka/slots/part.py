@@ -17,7 +17,6 @@ from enforcer.wire.kafka.mutations import (
     MUTATION_KEYS,
     REQUEST_TIMED_OUT,
     STRICT_FROM,
-    MutationApi,
     TooManyItems,
     decode_request,
     refuse_all,
@@ -141,7 +140,7 @@ class Flow:
         if kind in self.limiter.exempt:
             return True
         # An older version has no error that says it, so it waits as all else does.
-        return key in MUTATION_KEYS and version >= STRICT_FROM[MutationApi(key)]
+        return key in MUTATION_KEYS and version >= STRICT_FROM[key]
 
 
 class ConnectionAnswers(Protocol):

@@ -8,7 +8,6 @@ Source: docs/protocol_notes.md 1.2 (versions).
 import re
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
-from enum import IntEnum
 from itertools import chain
 from types import MappingProxyType
 from typing import Any, Final, NamedTuple
@@ -28,15 +27,6 @@ from enforcer.wire.kafka.frames import (
     TooManyRows,
     is_flexible,
 )
-
-
-class MutationApi(IntEnum):
-    """The three admin APIs, by key."""
-
-    CREATE_TOPICS = CREATE_TOPICS
-    DELETE_TOPICS = DELETE_TOPICS
-    CREATE_PARTITIONS = CREATE_PARTITIONS
-
 
 # From this version a client is told error 89 per topic; before it, everything is done and then throttled.
 STRICT_FROM: Final[Mapping[int, int]] = MappingProxyType(
@@ -90,7 +80,7 @@ class MutationRequest:
         list_end: offset after the list.
     """
 
-    api: MutationApi
+    api: int
     version: int
     correlation_id: int
     validate_only: bool
@@ -128,16 +118,16 @@ class TooManyItems(Exception):
 
 _TOPICS: Final = "Topics|TopicNames"
 _ITEMS: Final = {
-    MutationApi.CREATE_TOPICS: "Topics(at end Name NumPartitions Assignments:count ReplicationFactor)",
-    MutationApi.DELETE_TOPICS: "Topics(at end Name TopicId) TopicNames(at end:Text Text)",
-    MutationApi.CREATE_PARTITIONS: "Topics(at end Name Count Assignments:count)",
+    CREATE_TOPICS: "Topics(at end Name NumPartitions Assignments:count ReplicationFactor)",
+    DELETE_TOPICS: "Topics(at end Name TopicId) TopicNames(at end:Text Text)",
+    CREATE_PARTITIONS: "Topics(at end Name Count Assignments:count)",
 }
-_COUNTS: Final = {api: Reader(api, "request", f"of:{_TOPICS} {_TOPICS}:count") for api in MutationApi}
+_COUNTS: Final = {api: Reader(api, "request", f"of:{_TOPICS} {_TOPICS}:count") for api in STRICT_FROM}
 # Topics are counted beforehand, so that their details alone take of the room.
-_LISTS: Final = {api: Reader(api, "request", f"end:{_TOPICS} {_ITEMS[api]}", rows=0) for api in MutationApi}
+_LISTS: Final = {api: Reader(api, "request", f"end:{_TOPICS} {_ITEMS[api]}", rows=0) for api in STRICT_FROM}
 _REQUESTS: Final = {
     api: Reader(api, "request", f"end end:{_TOPICS} {dry_run} {_ITEMS[api]}", rows=0)
-    for api, dry_run in zip(MutationApi, ("validateOnly", "", "ValidateOnly"), strict=True)
+    for api, dry_run in zip(STRICT_FROM, ("validateOnly", "", "ValidateOnly"), strict=True)
 }
 
 
@@ -152,9 +142,8 @@ def decode_request(frame: bytes, header: RequestHeader, items_max: int = frames.
     Raises:
         BadFrame: the request ends too early, has bytes left over, or a length in it is impossible.
         TooManyItems: it has more of them.
-        ValueError: it is another API.
     """
-    api, version, start = MutationApi(header.api_key), header.api_version, header.body_offset
+    api, version, start = header.api_key, header.api_version, header.body_offset
     first, count = _COUNTS[api](frame, version, start)
     room = items_max * DETAILS_PER_ITEM
     try:
@@ -163,7 +152,7 @@ def decode_request(frame: bytes, header: RequestHeader, items_max: int = frames.
         end, list_end, *rest = _REQUESTS[api](frame, version, start, room)
     except TooManyRows as many:
         raise TooManyItems(_in_bounds(frame, header, first, min(count, items_max), room)) from many
-    validate_only = api is not MutationApi.DELETE_TOPICS and rest.pop(0)
+    validate_only = api != DELETE_TOPICS and rest.pop(0)
     if end != len(frame):
         raise BadFrame(Reason.BAD_VALUE)
     return MutationRequest(
@@ -174,7 +163,7 @@ def decode_request(frame: bytes, header: RequestHeader, items_max: int = frames.
 
 def _in_bounds(frame: bytes, header: RequestHeader, first: int, count: int, room: int) -> MutationRequest:
     """The first topics of a request that has too many: `count` of them, or less if their details are."""
-    api, version, start = MutationApi(header.api_key), header.api_version, header.body_offset
+    api, version, start = header.api_key, header.api_version, header.body_offset
     while True:
         shorter = spliced(frame, [(start, first, frames.array_length(count, is_flexible(api, version)))])
         try:
@@ -188,8 +177,8 @@ def _in_bounds(frame: bytes, header: RequestHeader, first: int, count: int, room
         )  # fmt: skip
 
 
-def _items(api: MutationApi, lists: Iterable[Iterable[tuple[Any, ...]]]) -> tuple[MutationItem, ...]:
-    make = _deletion if api is MutationApi.DELETE_TOPICS else MutationItem
+def _items(api: int, lists: Iterable[Iterable[tuple[Any, ...]]]) -> tuple[MutationItem, ...]:
+    make = _deletion if api == DELETE_TOPICS else MutationItem
     return tuple(make(position, *row) for position, row in enumerate(chain(*lists)))
 
 
@@ -217,9 +206,9 @@ ANSWER_ROOM: Final = 1_000_000
 # A message may name the client, which may have a name of 32 kB; older versions hold no more than that.
 _MESSAGE_MAX: Final = 2_000
 _SAID: Final = {
-    MutationApi.CREATE_TOPICS: "Topics",
-    MutationApi.DELETE_TOPICS: "Responses",
-    MutationApi.CREATE_PARTITIONS: "Results",
+    CREATE_TOPICS: "Topics",
+    DELETE_TOPICS: "Responses",
+    CREATE_PARTITIONS: "Results",
 }
 
 
@@ -240,25 +229,23 @@ class AnsweredItem(NamedTuple):
 
 
 _OUTCOME: Final = {
-    MutationApi.CREATE_TOPICS: "Name:text? ErrorCode TopicId NumPartitions",
-    MutationApi.DELETE_TOPICS: "Name:text? ErrorCode TopicId",
-    MutationApi.CREATE_PARTITIONS: "Name:text? ErrorCode",
+    CREATE_TOPICS: "Name:text? ErrorCode TopicId NumPartitions",
+    DELETE_TOPICS: "Name:text? ErrorCode TopicId",
+    CREATE_PARTITIONS: "Name:text? ErrorCode",
 }
 _OUTCOMES: Final = {
     api: told(api, f"{field}({_OUTCOME[api]}) end", room=ANSWER_ROOM) for api, field in _SAID.items()
 }
-_ANSWERED: Final = {
-    api: told(api, f"at:{field} of:{field} {field}:count") for api, field in _SAID.items()
-}
+_ANSWERED: Final = {api: told(api, f"at:{field} of:{field} {field}:count") for api, field in _SAID.items()}
 _MESSAGES: Final = {
     api: told(
         api, f"{_SAID[api]}(ErrorCode at:ErrorMessage ErrorMessage end:ErrorMessage) end", room=ANSWER_ROOM
     )
-    for api in (MutationApi.CREATE_TOPICS, MutationApi.CREATE_PARTITIONS)
+    for api in (CREATE_TOPICS, CREATE_PARTITIONS)
 }
 
 
-def decode_answer(api: MutationApi, version: int, response: bytes) -> list[AnsweredItem]:
+def decode_answer(api: int, version: int, response: bytes) -> list[AnsweredItem]:
     """What a response to CreateTopics 2-7, DeleteTopics 1-6 or CreatePartitions 0-3 says of each topic.
 
     Raises:
@@ -317,7 +304,7 @@ def refuse_all(
     return merge(empty, request, range(len(request.items)), message, throttle_ms, error_code)
 
 
-def explain_throttle(api: MutationApi, version: int, response: bytes, message: str) -> bytes:
+def explain_throttle(api: int, version: int, response: bytes, message: str) -> bytes:
     """The response with `message` on every topic that was done, so that old clients learn of the throttle.
 
     Only permissive versions that have the field are changed: CreateTopics 2-5 and CreatePartitions 0-2
@@ -342,9 +329,7 @@ _LEGAL_NAME: Final = re.compile(r"[a-zA-Z0-9._-]+")
 
 def is_legal_name(name: str) -> bool:
     """Whether Kafka accepts this as the name of a new topic."""
-    return (
-        name not in (".", "..") and len(name) <= TOPIC_NAME_MAX and _LEGAL_NAME.fullmatch(name) is not None
-    )
+    return name not in (".", "..") and len(name) <= TOPIC_NAME_MAX and _LEGAL_NAME.fullmatch(name) is not None
 
 
 def topics_of(topology: Fields) -> set[bytes]:

@@ -12,10 +12,9 @@ from hypothesis import strategies as st
 from kafka.protocol.admin.topics import CreatePartitionsResponse, CreateTopicsResponse, DeleteTopicsResponse
 from kafka_kit import CORRELATION_ID, build, decode, request, response, with_tag
 
-from enforcer.wire.kafka.frames import BadFrame
+from enforcer.wire.kafka.frames import CREATE_PARTITIONS, CREATE_TOPICS, DELETE_TOPICS, BadFrame
 from enforcer.wire.kafka.mutations import (
     THROTTLING_QUOTA_EXCEEDED,
-    MutationApi,
     MutationRequest,
     decode_answer,
     decode_request,
@@ -27,27 +26,27 @@ from enforcer.wire.kafka.mutations import (
 MESSAGE = "user=alice is over its quota of 5 partition mutations per second"
 TOPIC_ID = uuid.uuid5(uuid.NAMESPACE_DNS, "done")
 NOBODY = uuid.UUID(int=0)
-RESPONSES: dict[MutationApi, Any] = {
-    MutationApi.CREATE_TOPICS: CreateTopicsResponse,
-    MutationApi.DELETE_TOPICS: DeleteTopicsResponse,
-    MutationApi.CREATE_PARTITIONS: CreatePartitionsResponse,
+RESPONSES: dict[int, Any] = {
+    CREATE_TOPICS: CreateTopicsResponse,
+    DELETE_TOPICS: DeleteTopicsResponse,
+    CREATE_PARTITIONS: CreatePartitionsResponse,
 }
 ROWS = {
-    MutationApi.CREATE_TOPICS: "topics", MutationApi.DELETE_TOPICS: "responses",
-    MutationApi.CREATE_PARTITIONS: "results",
+    CREATE_TOPICS: "topics", DELETE_TOPICS: "responses",
+    CREATE_PARTITIONS: "results",
 }  # fmt: skip
 
 
-def read_request(api: MutationApi, version: int, *names: str) -> MutationRequest:
+def read_request(api: int, version: int, *names: str) -> MutationRequest:
     """A request for these topics as the proxy reads it."""
     return decode_request(*request(naming(api, version, *names)))
 
 
-def row(api: MutationApi, version: int, name: str, error: int = 0, message: str | None = None) -> Any:
+def row(api: int, version: int, name: str, error: int = 0, message: str | None = None) -> Any:
     """One topic as the broker answers it: created with 3 partitions and a configuration, unless in error."""
     config = {"name": "a", "value": None, "read_only": False, "config_source": 5, "is_sensitive": False}
     values = {"name": name, "error_code": error, "topic_id": NOBODY if error else TOPIC_ID}
-    if api is not MutationApi.DELETE_TOPICS or version >= 5:
+    if api != DELETE_TOPICS or version >= 5:
         values["error_message"] = message
     values |= {"num_partitions": -1 if error else 3, "replication_factor": -1 if error else 1}
     values |= {"configs": [] if error else [config]}
@@ -55,25 +54,25 @@ def row(api: MutationApi, version: int, name: str, error: int = 0, message: str 
     return build(kind, version, **{field: one for field, one in values.items() if field in kind.fields})
 
 
-def answer(api: MutationApi, version: int, rows: list[Any], throttle_ms: int = 0) -> bytes:
+def answer(api: int, version: int, rows: list[Any], throttle_ms: int = 0) -> bytes:
     """A response with these topics."""
     return response(build(RESPONSES[api], version, throttle_time_ms=throttle_ms, **{ROWS[api]: rows}))
 
 
 @each(("api", "version"), CASES)
-def test_answer_is_read(api: MutationApi, version: int) -> None:
+def test_answer_is_read(api: int, version: int) -> None:
     """Errors, ids, partition counts and which messages are null."""
     frame = answer(api, version, [row(api, version, "done"), row(api, version, "bad", 3, "unknown")], 50)
     read = decode_answer(api, version, frame)
     assert [(item.name, item.error_code) for item in read] == [("done", 0), ("bad", 3)]
-    has_id = (api, version) in ((MutationApi.CREATE_TOPICS, 7), (MutationApi.DELETE_TOPICS, 6))
+    has_id = (api, version) in ((CREATE_TOPICS, 7), (DELETE_TOPICS, 6))
     assert [item.topic_id for item in read] == [TOPIC_ID.bytes if has_id else NOBODY.bytes, NOBODY.bytes]
-    if api is MutationApi.CREATE_TOPICS and version >= 5:
+    if api == CREATE_TOPICS and version >= 5:
         assert [item.num_partitions for item in read] == [3, -1]
 
 
 @each(("api", "version"), CASES)
-def test_rejected_topics_are_added(api: MutationApi, version: int) -> None:
+def test_rejected_topics_are_added(api: int, version: int) -> None:
     """The merged response equals one that a broker would have encoded, with the larger throttle time."""
     read = read_request(api, version, "no1", "done", "no2", "bad")
     broker_rows = [row(api, version, "done"), row(api, version, "bad", 3, "unknown")]
@@ -85,7 +84,7 @@ def test_rejected_topics_are_added(api: MutationApi, version: int) -> None:
 
 
 @each(("api", "version"), CASES)
-def test_whole_refusal(api: MutationApi, version: int) -> None:
+def test_whole_refusal(api: int, version: int) -> None:
     """An answer made without the broker repeats the correlation id and rejects every topic."""
     read = read_request(api, version, "a", "b")
     refused = refuse_all(read, 3990, MESSAGE)
@@ -103,14 +102,14 @@ def test_rejected_deletion_by_id_has_no_name() -> None:
 
 def test_other_error_codes_can_be_given() -> None:
     """The same answer serves other refusals, such as a request that timed out."""
-    read = read_request(MutationApi.CREATE_TOPICS, 7, "a")
+    read = read_request(CREATE_TOPICS, 7, "a")
     message = decode(CreateTopicsResponse, 7, refuse_all(read, 0, "late", error_code=7))
     assert (message.topics[0].error_code, message.throttle_time_ms) == (7, 0)
 
 
 def test_merging_keeps_unknown_tags() -> None:
     """Tagged fields of the broker's topics and of its response survive."""
-    api = MutationApi.CREATE_TOPICS
+    api = CREATE_TOPICS
     plain = answer(api, 7, [row(api, 7, "done")])
     end = len(plain) - 1
     tagged = with_tag(with_tag(plain, len(plain) - 1), end - 1)
@@ -121,11 +120,11 @@ def test_merging_keeps_unknown_tags() -> None:
 
 
 @each(("api", "version"), CASES)
-def test_throttle_is_explained_to_old_clients(api: MutationApi, version: int) -> None:
+def test_throttle_is_explained_to_old_clients(api: int, version: int) -> None:
     """Topics that were done get the message, in permissive versions that have the field; others stay."""
     rows = [row(api, version, "done"), row(api, version, "bad", 3, "unknown"), row(api, version, "null", 3)]
     frame = answer(api, version, rows)
-    strict_from = {MutationApi.CREATE_TOPICS: 6, MutationApi.CREATE_PARTITIONS: 3}.get(api, 0)
+    strict_from = {CREATE_TOPICS: 6, CREATE_PARTITIONS: 3}.get(api, 0)
     if version < strict_from:
         rows[0].error_message = MESSAGE
     assert explain_throttle(api, version, frame, MESSAGE) == answer(api, version, rows)
@@ -133,20 +132,20 @@ def test_throttle_is_explained_to_old_clients(api: MutationApi, version: int) ->
 
 def test_given_message_is_not_replaced() -> None:
     """What the broker says about a topic that was done stays."""
-    api = MutationApi.CREATE_PARTITIONS
+    api = CREATE_PARTITIONS
     frame = answer(api, 2, [row(api, 2, "done", 0, "broker's own")])
     assert explain_throttle(api, 2, frame, MESSAGE) == frame
 
 
 def test_answer_to_nothing_can_be_added_to() -> None:
     """A broker's empty list takes the rejected topics."""
-    api = MutationApi.DELETE_TOPICS
+    api = DELETE_TOPICS
     read = read_request(api, 6, "a")
     assert merge(answer(api, 6, []), read, {0}, MESSAGE, 5) == refuse_all(read, 5, MESSAGE)
 
 
 @each(("api", "version"), CASES)
-def test_truncated_answers_are_refused(api: MutationApi, version: int) -> None:
+def test_truncated_answers_are_refused(api: int, version: int) -> None:
     """Every cut is a bad frame."""
     frame = answer(api, version, [row(api, version, "done"), row(api, version, "bad", 3, "unknown")])
     for end in range(len(frame)):
@@ -155,7 +154,7 @@ def test_truncated_answers_are_refused(api: MutationApi, version: int) -> None:
 
 
 @given(st.sampled_from(CASES), st.binary(max_size=80))
-def test_answers_survive_garbage(case: tuple[MutationApi, int], frame: bytes) -> None:
+def test_answers_survive_garbage(case: tuple[int, int], frame: bytes) -> None:
     """Garbage parses or raises BadFrame."""
     with suppress(BadFrame):
         merge(frame, read_request(*case, "a"), {0}, MESSAGE, 5)

@@ -15,7 +15,6 @@ from enforcer.wire.kafka.frames import BadFrame, Reason, parse_header
 from enforcer.wire.kafka.mutations import (
     MUTATION_KEYS,
     STRICT_FROM,
-    MutationApi,
     TooManyItems,
     decode_request,
     is_legal_name,
@@ -53,7 +52,7 @@ def test_growth_is_read(version: int) -> None:
 
 @each(("api", "version"), CASES)
 @each("keep", [(), (0,), (2,), (0, 2), (0, 1, 2)])
-def test_the_rest_is_what_the_client_would_have_sent(api: MutationApi, version: int, keep: Any) -> None:
+def test_the_rest_is_what_the_client_would_have_sent(api: int, version: int, keep: Any) -> None:
     """The shortened request equals one encoded with only these topics."""
     names = ("first", "second", "third")
     read = decode_request(*request(naming(api, version, *names)))
@@ -84,7 +83,7 @@ def test_illegal_names(name: str) -> None:
 
 
 @each(("api", "version"), CASES)
-def test_truncated_and_overlong_requests_are_refused(api: MutationApi, version: int) -> None:
+def test_truncated_and_overlong_requests_are_refused(api: int, version: int) -> None:
     """Every cut, and a byte too many, is a bad frame."""
     frame, header = request(naming(api, version, "first", "second"))
     for end in range(header.body_offset, len(frame)):
@@ -105,9 +104,8 @@ def test_claimed_lengths_are_not_believed() -> None:
 
 def test_event_names_and_keys() -> None:
     """Request events carry Kafka's names."""
-    assert [NAMES[api] for api in MutationApi] == ["CreateTopics", "DeleteTopics", "CreatePartitions"]
-    assert set(MutationApi) == MUTATION_KEYS == set(STRICT_FROM)
-    assert CreateTopicsRequest.API_KEY == MutationApi.CREATE_TOPICS
+    assert [NAMES[api] for api in STRICT_FROM] == ["CreateTopics", "DeleteTopics", "CreatePartitions"]
+    assert CreateTopicsRequest.API_KEY in MUTATION_KEYS == set(STRICT_FROM)
 
 
 def test_more_topics_than_are_gone_through() -> None:
