@@ -14,8 +14,8 @@ from types import MappingProxyType
 from typing import Any, Final
 
 from enforcer.wire.kafka import frames
-from enforcer.wire.kafka.compiler import CODES, TAGS, Source, parse
-from enforcer.wire.kafka.definitions import WIDTHS, Field, body, newest
+from enforcer.wire.kafka.compiler import TAGS, Source, parse
+from enforcer.wire.kafka.definitions import CODES, Field, body, newest
 from enforcer.wire.kafka.frames import (
     CORRELATION_BYTES,
     ELEMENT_ROWS,
@@ -278,7 +278,7 @@ def _writer(part: Field, flexible: bool) -> _Put:
     kind = part.kind
     if kind == "uuid":
         return bytes
-    if kind in WIDTHS:
+    if kind in CODES:
         return struct.Struct(">" + CODES[kind]).pack
     if kind in ("string", "bytes"):
         return _text_writer(flexible, part.nullable, frames.int16 if kind == "string" else frames.int32)

@@ -23,10 +23,9 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import partial
-from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
-from enforcer.wire.kafka.definitions import WIDTHS, Field
+from enforcer.wire.kafka.definitions import CODES, WIDTHS, Field
 from enforcer.wire.kafka.frames import (
     TAGS_ROOM,
     BadFrame,
@@ -44,12 +43,6 @@ from enforcer.wire.kafka.frames import (
 TAGS: Final = "_tags"
 """Where the tagged section of a struct is kept, as it came."""
 
-CODES: Final[Mapping[str, str]] = MappingProxyType(
-    {
-        "bool": "?", "int8": "b", "int16": "h", "uint16": "H", "int32": "i", "uint32": "I", "int64": "q",
-        "float64": "d", "uuid": "16s",
-    }
-)  # fmt: skip
 _MARKS, _BEGINNING = ("at", "of", "end"), {"at", "of", "count"}
 _TEXT: Final = Field("Text", True, "string", False, b"")
 

@@ -5,6 +5,7 @@ and newer ones that stand in `group_apis`.
 """
 
 import re
+import struct
 from collections.abc import Mapping, Sequence
 from functools import cache
 from importlib.util import find_spec
@@ -19,13 +20,15 @@ from enforcer.wire.kafka.group_apis import GROUP_APIS
 Definition = dict[str, Any]
 """A message, a struct of one or a field of that, as Kafka's JSON says it."""
 _COMMENT: Final = re.compile(r"(?m)^\s*//.*$")
-WIDTHS: Final[Mapping[str, int]] = MappingProxyType(
+CODES: Final[Mapping[str, str]] = MappingProxyType(
     {
-        "bool": 1, "int8": 1, "int16": 2, "uint16": 2, "int32": 4, "uint32": 4, "int64": 8, "float64": 8,
-        "uuid": 16,
+        "bool": "?", "int8": "b", "int16": "h", "uint16": "H", "int32": "i", "uint32": "I", "int64": "q",
+        "float64": "d", "uuid": "16s",
     }
 )  # fmt: skip
-"""Types of fixed size, and their bytes."""
+"""Types of fixed size, as `struct` knows them."""
+WIDTHS: Final = MappingProxyType({kind: struct.calcsize(f">{code}") for kind, code in CODES.items()})
+"""And their bytes."""
 
 NAMES: Final = (
     "Produce", "Fetch", "ListOffsets", "Metadata", "LeaderAndIsr", "StopReplica", "UpdateMetadata",
