@@ -2,6 +2,7 @@
 
 import logging
 import re
+import struct
 import time
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
@@ -26,7 +27,6 @@ PROTECTED_IDS_REFRESH_MS: Final = 2_000
 """So long a topic of Weir's that is made anew is protected by its name alone."""
 # All names of a cluster are a large answer: other topics under the prefix are looked for each so many looks.
 _LIST_EACH: Final = 30
-_HALF: Final = 1 << 64
 _NOT_THERE: Final = (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError.TOPIC_AUTHORIZATION_FAILED)
 _DEFAULT_PARTITIONS: Final = "num.partitions"
 _LISTENER: Final = re.compile(r"([^,:/\s]+)://(?:\[([^\]]+)\]|([^,:]*)):(\d+)")
@@ -174,6 +174,4 @@ def ids_of(admin: AdminClient, names: tuple[str, ...]) -> dict[str, bytes]:
 
 
 def _bytes(topic_id: Any) -> bytes:  # confluent_kafka.Uuid, which has no types
-    high: int = topic_id.get_most_significant_bits()
-    low: int = topic_id.get_least_significant_bits()
-    return (high % _HALF).to_bytes(8, "big") + (low % _HALF).to_bytes(8, "big")
+    return struct.pack(">qq", topic_id.get_most_significant_bits(), topic_id.get_least_significant_bits())

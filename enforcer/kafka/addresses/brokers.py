@@ -184,9 +184,6 @@ class Repeats:
         self.since = object()
         """Another one once answers become something else."""
 
-    def __len__(self) -> int:
-        return len(self._known)
-
     def find(self, key: int, version: int, came: bytes) -> tuple[bytes, bytes] | None:
         """What an answer becomes: its length as it stands before it, and all behind its correlation id.
 

@@ -6,7 +6,7 @@ below 0x2d: in classic versions the high byte of its length, which is 0; in flex
 long length, which is 1, or before a short one an error code below 7, as topics that exist have it.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import lru_cache
 from typing import Any, Final
 
@@ -154,16 +154,12 @@ def without_ours(response: bytes, version: int, protected: OwnTopics) -> bytes:
     return b"".join((head, *parts, response[copied:]))
 
 
-def _starts(data: bytes, offset: int, flexible: bool, protected: OwnTopics) -> Iterator[int]:
+def _starts(data: bytes, offset: int, flexible: bool, protected: OwnTopics) -> list[int]:
     """Where topics begin whose names begin with one of ours, in ascending order."""
     # Before the second byte of a name stands its length, which is then at least so much.
     errors = min(_ERRORS, protected.shortest_bytes + 2)
-    found = [
-        start
-        for hit in protected.places(data, offset)
-        if (start := _start(data, hit, flexible, errors)) >= offset
-    ]
-    return iter(sorted(found))
+    found = (_start(data, hit, flexible, errors) for hit in protected.places(data, offset))
+    return sorted(start for start in found if start >= offset)
 
 
 def _start(data: bytes, name: int, flexible: bool, errors: int) -> int:

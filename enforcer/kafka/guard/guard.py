@@ -13,6 +13,7 @@ from cachetools import TTLCache
 
 from enforcer.core.metrics import Metrics
 from enforcer.core.settings import Alter, ProxySettings
+from enforcer.kafka.guard.answers import DESCRIBE_CONFIGS
 from enforcer.kafka.guard.apis import APIS, FILTERED, READABLE
 from enforcer.kafka.guard.protected import ALWAYS_READ, OwnTopics, unsupported
 from enforcer.kafka.guard.refusals import RemovedEntry, add, name_of, take
@@ -45,7 +46,6 @@ logger = logging.getLogger(__name__)
 
 CONSUMER_GROUP_HEARTBEAT: Final = 68
 SHARE_GROUP_HEARTBEAT: Final = 76
-DESCRIBE_CONFIGS: Final = 32
 # Of ACLs and of configurations.
 _ANY_TYPE, _TOPIC, _BROKER, _TRANSACTIONAL_ID, _BROKER_LOGGER = 1, 2, 4, 5, 8
 _TRANSACTION: Final = 1  # what FindCoordinator looks for
@@ -119,7 +119,9 @@ class Guard(Concern):
             self._count(key, user, taken)
         if not goes_on:
             if not silent:
-                link.answer(request, _answer(header, taken))
+                said: Fields = {}
+                add(said, taken)
+                link.answer(request, answer(header, said))
             return False
 
         def finish(response: bytes) -> bytes:
@@ -241,12 +243,6 @@ def _add(taken: list[RemovedEntry], emptied: bool, said: Fields) -> None:
         # In version 0 of Metadata an empty list asks for all topics.
         said["Topics"] = []
     add(said, taken)
-
-
-def _answer(header: RequestHeader, taken: list[RemovedEntry]) -> bytes:
-    said: Fields = {}
-    add(said, taken)
-    return answer(header, said)
 
 
 def names_none_of(protected: OwnTopics, frame: bytes, header: RequestHeader) -> bool:

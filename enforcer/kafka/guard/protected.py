@@ -19,6 +19,7 @@ from enforcer.wire.kafka.frames import (
     FLEXIBLE_FROM,
     HEARTBEAT,
     METADATA,
+    NEVER,
     NO_ID,
     PRODUCE,
     SHARE_ACKNOWLEDGE,
@@ -29,7 +30,6 @@ from enforcer.wire.kafka.frames import (
 from enforcer.wire.kafka.traffic import FETCH_IDS_FROM, METADATA_IDS_FROM, PRODUCE_IDS_FROM
 from streaming.contract.topics import Topics
 
-NEVER: Final = 1 << 15
 CREATE_ACLS: Final = 30
 DELETE_ACLS: Final = 31
 ALWAYS_READ: Final = REFUSED | {CREATE_ACLS, DELETE_ACLS}

@@ -260,12 +260,11 @@ class Mutation:
         request = self._request
         names = {position: name for name, (position, _) in self._costs.items()}
         done = [part for part in decode_answer(request.api, request.version, response) if not part.error_code]
-        by_name = {part.name: part for part in done}
-        by_id = {part.topic_id: part for part in done}
+        answered = {key: part for part in done for key in (part.name, part.topic_id)}
         executed: dict[str, int] = {}
         unforeseen: dict[str, int] = {}
         for item in request.items:
-            part = by_name.get(item.name) if item.topic_id is None else by_id.get(item.topic_id)
+            part = answered.get(item.name if item.topic_id is None else item.topic_id)
             if part is None:
                 continue
             name = names.get(item.position)

@@ -219,19 +219,16 @@ def _members(names: Sequence[bytes], places: Iterable[int]) -> set[bytes]:
 
 
 def _count(name: bytes, there: Counts, decided: Mapping[bytes, int]) -> int:
-    count = there.get(name)
-    if count is None:
-        count = decided.get(name)
-    if count is None:
-        raise NothingMade
-    return count
+    for counts in (there, decided):
+        if (count := counts.get(name)) is not None:
+            return count
+    raise NothingMade
 
 
 def _same(counts: set[int]) -> int:
     if len(counts) != 1:
         raise NothingMade
-    (count,) = counts
-    return count
+    return next(iter(counts))
 
 
 def _most(part: Fields, there: Counts, decided: Mapping[bytes, int]) -> int:

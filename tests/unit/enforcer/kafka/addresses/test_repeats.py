@@ -60,10 +60,10 @@ def test_what_is_known_is_bounded() -> None:
     repeats = Repeats()
     for number in range(2 * REPEATS_MAX):
         repeats.keep(API_VERSIONS, 0, b"%d" % number, b"left")
-        assert len(repeats) <= REPEATS_MAX
+        assert len(repeats._known) <= REPEATS_MAX
     assert repeats.find(API_VERSIONS, 0, b"%d" % (2 * REPEATS_MAX - 1)) == (struct.pack(">i", 8), b"left")
     repeats.clear()
     long = bytes(REPEATED_BYTES + 1)
     repeats.keep(API_VERSIONS, 0, long, b"")
     repeats.keep(API_VERSIONS, 0, b"", long)
-    assert not len(repeats) and repeats.find(API_VERSIONS, 0, long) is None
+    assert not repeats._known and repeats.find(API_VERSIONS, 0, long) is None
