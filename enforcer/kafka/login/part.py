@@ -40,23 +40,18 @@ class LoginConcern(Concern):
         self.failed = FailedLogins(settings.failed_logins_per_minute, now_ms)
 
     def part(self, link: Link) -> Part:
-        settings = self.settings
-        observer = SaslObserver(
-            settings.oauth_claim,
-            token_ids=settings.delegation_tokens is DelegationTokens.BY_ID,
-            plain=link.secure or settings.sasl_plain_without_tls,
-        )
-        return LoginPart(link, observer, self)
+        return LoginPart(link, self)
 
 
 class LoginPart(Part):
     """The logins of one connection; sets `Link.user`."""
 
-    def __init__(self, link: Link, observer: SaslObserver, concern: LoginConcern) -> None:
-        self._link = link
-        self._observer = observer
-        self._concern = concern
-        peer = link.peer
+    def __init__(self, link: Link, concern: LoginConcern) -> None:
+        self._link, self._concern = link, concern
+        settings, peer = concern.settings, link.peer
+        by_id = settings.delegation_tokens is DelegationTokens.BY_ID
+        plain = link.secure or settings.sasl_plain_without_tls
+        self._observer = SaslObserver(settings.oauth_claim, token_ids=by_id, plain=plain)
         self._address = source_of(str(peer[0])) if isinstance(peer, tuple) else ""
         # When the login may go on that counts as failed until it is decided, 0: it need not wait; None: there
         # is none.
