@@ -250,11 +250,13 @@ class Responses(Unread):
         data, due, self.need = self.data, self.due, 0
         self.pos = pos = self._pass_whole(data, self.pos)
         if len(data) - pos < _HEAD.size:
-            self._check_short(pos)
+            if len(data) - pos >= LENGTH_BYTES and LENGTH.unpack_from(data, pos)[0] < CORRELATION_BYTES:
+                # It would be waited for in vain.
+                raise BadFrame(Reason.TRUNCATED_HEADER)
             return False
         length, correlation_id = _HEAD.unpack_from(data, pos)
         if not CORRELATION_BYTES <= length <= self._max_frame_bytes:
-            raise _bad_length(length)
+            raise BadFrame(Reason.TRUNCATED_HEADER if length < CORRELATION_BYTES else Reason.TOO_LARGE)
         if not due or due[0].correlation_id != correlation_id:
             raise WeirError("a broker's response fits no request")
         slot, stop = due[0], pos + LENGTH_BYTES + length
@@ -280,13 +282,6 @@ class Responses(Unread):
             self._out.append(behind)
         return False
 
-    def _check_short(self, pos: int) -> None:
-        """A response too short for its correlation id would be waited for in vain."""
-        if len(self.data) - pos >= LENGTH_BYTES:
-            (length,) = LENGTH.unpack_from(self.data, pos)
-            if length < CORRELATION_BYTES:
-                raise _bad_length(length)
-
     def _read(self, slot: Slot, response: bytes) -> None:
         """Let the rules have a response; the client gets its own in turn."""
         key, version = slot.api_key, slot.api_version
@@ -298,10 +293,6 @@ class Responses(Unread):
         slot.response = shown = self._rewrite(key, version, response)
         if key in REPEATED_KEYS and len(response) <= REPEATED_BYTES:
             self._repeats.keep(key, version, response[CORRELATION_BYTES:], shown[CORRELATION_BYTES:])
-
-
-def _bad_length(length: int) -> BadFrame:
-    return BadFrame(Reason.TRUNCATED_HEADER if length < CORRELATION_BYTES else Reason.TOO_LARGE)
 
 
 def _nowhere(_data: bytes | bytearray | memoryview) -> None:
