@@ -14,7 +14,6 @@ from enforcer.kafka.guard.apis import ANY_VERSION, HIDDEN, READABLE
 from enforcer.kafka.guard.protected import (
     ALWAYS_READ,
     KNOWN_BYTES,
-    NOTHING,
     PLAIN_TOPICS_AT,
     REPEATED_KEYS,
     InForce,
@@ -84,11 +83,7 @@ class Requests(Unread):
     )  # fmt: skip
 
     def __init__(
-        self,
-        max_frame_bytes: int,
-        must_read: MustRead,
-        protected: OwnTopics = NOTHING,
-        in_force: InForce = lambda: NOTHING,
+        self, max_frame_bytes: int, must_read: MustRead, protected: OwnTopics, in_force: InForce
     ) -> None:
         super().__init__()
         self.known = LastRequest(protected, in_force)
