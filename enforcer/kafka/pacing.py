@@ -28,8 +28,8 @@ class Pacer:
         self, coordinator: QuotaCoordinator, call_later: CallLater, resume: Callable[[], None]
     ) -> None:
         self._coordinator = coordinator
-        self._call_later = call_later
-        self._resume = resume
+        self._now_ms = coordinator.clock.steady_ms
+        self._call_later, self._resume = call_later, resume
         self._muted = self._one_may_pass = False
         self._until_ms = self._next_pass_ms = 0.0
         self._mute_timer: asyncio.TimerHandle | None = None
@@ -101,9 +101,6 @@ class Pacer:
         if self._mute_timer is not None:
             self._mute_timer.cancel()
         self._unmute()
-
-    def _now_ms(self) -> float:
-        return self._coordinator.clock.steady_ms()
 
     def _arm(self) -> None:
         if self._mute_timer is not None:

@@ -158,10 +158,8 @@ class Brokers:
         return broker
 
     def _listen(self, node_id: int) -> socket.socket:
-        wanted = self._port_base + node_id if self._port_base > 0 else 0
-        if wanted > PORT_MAX:
-            wanted = 0
-        if wanted:
+        wanted = self._port_base + node_id
+        if self._port_base > 0 and wanted <= PORT_MAX:
             try:
                 return listen_at((self._listen_host, wanted), self._shared)
             except WeirError as error:

@@ -240,9 +240,6 @@ def _has_length(data: bytes | bytearray, name: int, stop: int, shortest: int) ->
     return False
 
 
-NOTHING: Final = OwnTopics(Topics(), active=False)
-
-
 def unsupported(header: RequestHeader) -> bool:
     """Whether the proxy must close the connection, as a broker does on a version that it does not know.
 

@@ -11,11 +11,9 @@ CodeOf = Callable[[Rule, Any], int]
 """(list, entry) -> the error that it is refused with; 0: it may pass."""
 
 _MESSAGES: Mapping[Kind, bytes] = {
-    Kind.TOPICS: b"it belongs to Weir (proxy.protect_topics)",
-    Kind.TRANSACTIONS: b"it belongs to Weir (proxy.protect_topics)",
+    **dict.fromkeys((Kind.TOPICS, Kind.TRANSACTIONS), b"it belongs to Weir (proxy.protect_topics)"),
     Kind.RESOURCES: b"not through the proxy (proxy.protect_topics, proxy.alter_cluster)",
-    Kind.ACLS: b"not through the proxy (proxy.alter_cluster)",
-    Kind.USERS: b"not through the proxy (proxy.alter_cluster)",
+    **dict.fromkeys((Kind.ACLS, Kind.USERS), b"not through the proxy (proxy.alter_cluster)"),
     Kind.QUOTAS: b"not through the proxy (proxy.alter_client_quotas)",
 }
 

@@ -14,7 +14,6 @@ from enforcer.kafka.guard.apis import ANY_VERSION, HIDDEN, READABLE
 from enforcer.kafka.guard.protected import (
     ALWAYS_READ,
     KNOWN_BYTES,
-    NOTHING,
     PLAIN_TOPICS_AT,
     REPEATED_KEYS,
     InForce,
@@ -84,11 +83,7 @@ class Requests(Unread):
     )  # fmt: skip
 
     def __init__(
-        self,
-        max_frame_bytes: int,
-        must_read: MustRead,
-        protected: OwnTopics = NOTHING,
-        in_force: InForce = lambda: NOTHING,
+        self, max_frame_bytes: int, must_read: MustRead, protected: OwnTopics, in_force: InForce
     ) -> None:
         super().__init__()
         self.known = LastRequest(protected, in_force)
@@ -164,7 +159,7 @@ class Requests(Unread):
             answered = self._passes(pos, stop, key, version, name_bytes)
             if answered is None:
                 # Either its head is not here yet, or it is gathered.
-                self.need = self.need or self._gathered(pos, length, key)
+                self.need = self.need or self._gathered(pos)
                 break
             if answered:
                 slots.append(Slot(key, version, correlation_id))
@@ -211,8 +206,7 @@ class Requests(Unread):
             BadFrame: its length is impossible, or it is longer than may be kept.
         """
         if self._stop(self.pos) < 0 and self.left_bytes >= HEAD.size:
-            length, key = HEAD.unpack_from(self.data, self.pos)[:2]
-            self.need = self._gathered(self.pos, length, key)
+            self.need = self._gathered(self.pos)
 
     def expect_token(self, most: int) -> None:
         """Gather no SASL token that is longer."""
@@ -266,26 +260,25 @@ class Requests(Unread):
             raise _bad_length(length)
         return min(LENGTH_BYTES + int(length), HEAD.size)
 
-    def _gathered(self, pos: int, length: int, key: int) -> int:
-        """Bytes from `pos` to the end of a request that is kept until it is whole.
+    def _gathered(self, pos: int) -> int:
+        """Bytes from `pos` to the end of a request that is kept until it is whole; its head is here.
 
         Raises:
             BadFrame: it is longer than such a request may be.
         """
         admin_bytes, small_bytes, data_bytes = self._limits
+        length, key, version, _, name_bytes = HEAD.unpack_from(self.data, pos)
         if key == PRODUCE:
-            _, _, version, _, name_bytes = HEAD.unpack_from(self.data, pos)
             first, last = UNREAD[PRODUCE]
             # A damaged one is nobody's data.
             limit = data_bytes if first <= version <= last and name_bytes >= -1 else small_bytes
         elif key == SASL_AUTHENTICATE:
-            _, _, _, _, name_bytes = HEAD.unpack_from(self.data, pos)
             limit = self._token_bytes + max(0, name_bytes) + _TOKEN_PLACE_BYTES
         else:
             limit = small_bytes if key in _SMALL_KEYS or key not in FLEXIBLE_FROM else admin_bytes
         if length > limit:
             raise BadFrame(Reason.TOO_LARGE)
-        return LENGTH_BYTES + length
+        return LENGTH_BYTES + int(length)
 
     def _passes(self, pos: int, stop: int, key: int, version: int, name_bytes: int) -> bool | None:
         """Whether the request from `pos` to `stop`, which may not be whole, may pass unread.

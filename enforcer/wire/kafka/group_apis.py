@@ -14,6 +14,8 @@ _ERROR = "ErrorCode:int16 ErrorMessage:string?"
 _THROTTLED = f"ThrottleTimeMs:int32 {_ERROR}"
 _SENDER = "GroupId:string MemberId:string MemberEpoch:int32"
 _HEARD = "TopicId:uuid Partitions:[]int32"
+_TOLD = f"""{_THROTTLED} MemberId:string? MemberEpoch:int32 HeartbeatIntervalMs:int32
+    Assignment:?(TopicPartitions:[]({_HEARD}))"""
 _ASSIGNMENT = "TopicPartitions:[](TopicId:uuid TopicName:string Partitions:[]int32)"
 _DESCRIBE = "GroupIds:[]string IncludeAuthorizedOperations:bool"
 _GROUP = f"{_ERROR} GroupId:string GroupState:string GroupEpoch:int32 AssignmentEpoch:int32"
@@ -43,9 +45,7 @@ GROUP_APIS: Final[dict[tuple[int, str], tuple[str, str]]] = {
     (68, "request"): ("0-1", f"""
         {_SENDER} InstanceId:string? RackId:string? RebalanceTimeoutMs:int32=-1 SubscribedTopicNames:[]string?
         SubscribedTopicRegex:string?/1+ ServerAssignor:string? TopicPartitions:[]?({_HEARD})"""),
-    (68, "response"): ("0-1", f"""
-        {_THROTTLED} MemberId:string? MemberEpoch:int32 HeartbeatIntervalMs:int32
-        Assignment:?(TopicPartitions:[]({_HEARD}))"""),
+    (68, "response"): ("0-1", _TOLD),
     (69, "request"): ("0-1", _DESCRIBE),
     (69, "response"): ("0-1", f"""
         ThrottleTimeMs:int32 Groups:[]({_GROUP} AssignorName:string Members:[](
@@ -54,9 +54,7 @@ GROUP_APIS: Final[dict[tuple[int, str], tuple[str, str]]] = {
             Assignment:({_ASSIGNMENT}) TargetAssignment:({_ASSIGNMENT}) MemberType:int8/1+=-1
         ) {_OPERATIONS})"""),
     (76, "request"): ("1", f"{_SENDER} RackId:string? SubscribedTopicNames:[]string?"),
-    (76, "response"): ("1", f"""
-        {_THROTTLED} MemberId:string? MemberEpoch:int32 HeartbeatIntervalMs:int32
-        Assignment:?(TopicPartitions:[]({_HEARD}))"""),
+    (76, "response"): ("1", _TOLD),
     (77, "request"): ("1", _DESCRIBE),
     (77, "response"): ("1", f"""
         ThrottleTimeMs:int32 Groups:[]({_GROUP} AssignorName:string Members:[](

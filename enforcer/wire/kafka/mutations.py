@@ -14,7 +14,6 @@ from typing import Any, Final, NamedTuple
 
 from enforcer.wire.kafka import frames
 from enforcer.wire.kafka.codec import Reader, answer, layout, patch_throttle, spliced, told
-from enforcer.wire.kafka.definitions import NAMES
 from enforcer.wire.kafka.frames import (
     CREATE_PARTITIONS,
     CREATE_TOPICS,
@@ -112,7 +111,7 @@ class TooManyItems(Exception):
     """
 
     def __init__(self, request: MutationRequest) -> None:
-        super().__init__(f"{NAMES[request.api]} with too many items")
+        super().__init__()
         self.request = request
 
 

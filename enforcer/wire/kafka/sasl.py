@@ -241,19 +241,19 @@ class SaslObserver:
             name = _scram_name(token)
             if not self._token_ids and _names_a_token(token):
                 text = "Weir does not see whose delegation token this is (proxy.delegation_tokens)"
-                raise Unreadable("delegation_token", _refused_login(header, text))
+                raise _refusal(header, "delegation_token", text)
         if name is None:
-            text = "Weir finds no user name in this login, and quotas need one"
-            raise Unreadable("name", _refused_login(header, text))
+            raise _refusal(header, "name", "Weir finds no user name in this login, and quotas need one")
         if self._principal not in (None, name):
             text = "Cannot change principals during re-authentication"  # Kafka's words.
-            raise Unreadable("reauthentication", _refused_login(header, text), ends=True)
+            raise _refusal(header, "reauthentication", text, ends=True)
         return name
 
 
-def _refused_login(header: RequestHeader, message: str) -> bytes:
-    """Error 58 with a message."""
-    return answer(header, {"ErrorCode": SASL_AUTHENTICATION_FAILED, "ErrorMessage": message.encode()})
+def _refusal(header: RequestHeader, reason: str, message: str, ends: bool = False) -> Unreadable:
+    """What is to be raised: error 58 with a message."""
+    said = {"ErrorCode": SASL_AUTHENTICATION_FAILED, "ErrorMessage": message.encode()}
+    return Unreadable(reason, answer(header, said), ends)
 
 
 def _plain_name(token: bytes) -> str | None:

@@ -17,6 +17,7 @@ from streaming.contract.topics import Topics
 
 LIMIT_BYTES, ADMIN_BYTES, SMALL_BYTES = 50_000, 40_000, 30_000
 METADATA, PRODUCE, LIST_GROUPS, CREATE_TOPICS = 3, 0, 16, 19
+OPEN = OwnTopics(Topics(), active=False)
 
 
 def request(key: int, version: int, correlation_id: int, body: bytes = b"", client_id: bytes = b"c") -> bytes:
@@ -40,7 +41,7 @@ def fresh() -> Requests:
     def must_read(key: int, client_id: bytes) -> bool:
         return key == METADATA and client_id == b"limited"
 
-    requests = Requests(LIMIT_BYTES, must_read)
+    requests = Requests(LIMIT_BYTES, must_read, OPEN, lambda: OPEN)
     requests._limits = (ADMIN_BYTES, SMALL_BYTES, LIMIT_BYTES)
     requests.asked = frozenset({METADATA})
     return requests
@@ -213,7 +214,7 @@ def guarded() -> Requests:
     """A connection's requests where topics under `weir.` must not pass, nor one with a certain id."""
     protected = OwnTopics(Topics(), active=True)
     protected.learn([b"W" * 16])
-    requests = Requests(LIMIT_BYTES, lambda key, client_id: False, protected)
+    requests = Requests(LIMIT_BYTES, lambda key, client_id: False, protected, lambda: OPEN)
     requests._limits = (ADMIN_BYTES, SMALL_BYTES, LIMIT_BYTES)
     return requests
 
