@@ -212,7 +212,7 @@ def test_the_bound_of_frames(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_who_takes_too_long(monkeypatch: pytest.MonkeyPatch) -> None:
     """For the login, and for the rest of a frame while it is read; then it ends."""
-    monkeypatch.setattr("enforcer.pulsar.connection.FIRST_FRAME_TIMEOUT_MS", 1_000)
+    monkeypatch.setattr("enforcer.pulsar.handshake.FIRST_FRAME_TIMEOUT_MS", 1_000)
     rig = PulsarRig()
     rig.now = 900
     rig.connection.check(rig.now)
