@@ -340,11 +340,8 @@ class Connection(asyncio.Protocol):
         self._up.close()
         self._down.close()
         for part in self._parts:
-            try:
-                part.close()
-            except Exception:
-                # The others must still learn of the end.
-                logger.exception("a part of the connection of %r did not close", self.user)
+            # Whatever one meets, the others must still learn of the end.
+            self._guarded(part.close, "internal")
         self._upstream.close()
         if self._transport is not None:
             self._transport.close()
