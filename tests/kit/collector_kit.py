@@ -12,7 +12,6 @@ from streaming.collect.backlog.cluster import (
     BacklogCluster,
     CannotEvict,
     Eviction,
-    Order,
     RoundQuestion,
     RoundResult,
 )
@@ -20,7 +19,7 @@ from streaming.collect.backlog.collector import BacklogCollector
 from streaming.collect.backlog.metrics import BacklogMetrics
 from streaming.collect.settings import BacklogSettings
 from streaming.contract.backlog.actions import BacklogAction, Position
-from streaming.contract.backlog.decisions import TTL_MS, BacklogDecision, backlog_decision
+from streaming.contract.backlog.decisions import TTL_MS, BacklogDecision, EvictionPlan, backlog_decision
 from streaming.contract.broker_events import Backlog, Ledger, Subscription
 from streaming.contract.errors import WeirError
 from streaming.laws.backlog.law import judge, rules_for
@@ -73,8 +72,8 @@ class FakeCluster:
         await self._call("look")
         return RoundResult(reports=[report(topic, **subs) for topic, subs in self.read.items()])
 
-    async def prepare(self, order: Order) -> Eviction | None:
-        topic, planned = order.report.topic, order.planned
+    async def prepare(self, report: Backlog, planned: EvictionPlan, *, may_delete: bool) -> Eviction | None:
+        topic = report.topic
         await self._call(f"prepare {planned.subscription}")
         if planned.subscription not in self.read[topic]:
             raise CannotEvict("the subscription has gone")

@@ -13,7 +13,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any, Final
 
-from streaming.collect.backlog.cluster import BacklogCluster, CannotEvict, Eviction, NotKnown, Order, now_ms
+from streaming.collect.backlog.cluster import BacklogCluster, CannotEvict, Eviction, now_ms
 from streaming.collect.backlog.metrics import BacklogMetrics
 from streaming.collect.backlog.open_orders import OpenOrders, decision_of
 from streaming.collect.backlog.plans import Plan, ReportNames, plan_of
@@ -188,9 +188,10 @@ class Actions:
             return PUT_OFF, alone
         self._left -= 1
         begun = self._begun(plan, planned, quota)
-        order = Order(report=plan.report, planned=planned, may_delete=quota.allow_delete_records)
+        may_delete = quota.allow_delete_records
+        prepared = self._cluster.prepare(plan.report, planned, may_delete=may_delete)
         try:
-            eviction = await self._limited(self._cluster.prepare(order))
+            eviction = await self._limited(prepared)
         except (WeirError, TimeoutError) as error:
             return await self._failed([begun], error), alone
         if eviction is None:
@@ -248,9 +249,7 @@ class Actions:
         try:
             await self._limited(self._cluster.carry_out(eviction))
         except CannotEvict as error:
-            if not isinstance(error, NotKnown):
-                return await self._failed(begun, error)
-            unknown = error
+            return await self._failed(begun, error)
         except (WeirError, TimeoutError) as error:
             unknown = error
         except Exception as error:

@@ -52,23 +52,8 @@ class RoundResult:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Order:
-    """A subscription is to lose what was planned.
-
-    Attributes:
-        report: that the plan was made of, as it was sent.
-        planned: what must go.
-        may_delete: whether records may be deleted where the position cannot be moved.
-    """
-
-    report: Backlog
-    planned: EvictionPlan
-    may_delete: bool
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Eviction:
-    """How an order is carried out, known before it is.
+    """How a line of a plan is carried out, known before it is.
 
     Attributes:
         topic: full name.
@@ -90,11 +75,11 @@ class Eviction:
 
 
 class CannotEvict(WeirError):
-    """An order cannot be carried out now and nothing was done; the next check tries again."""
+    """It cannot be carried out now and nothing was done; the next check tries again."""
 
 
-class NotKnown(CannotEvict):
-    """It is not known whether an order was carried out: where the subscription stands tells."""
+class NotKnown(WeirError):
+    """It is not known whether it was carried out: where the subscription stands tells."""
 
 
 class BacklogCluster(Protocol):
@@ -108,11 +93,16 @@ class BacklogCluster(Protocol):
         """
         ...
 
-    async def prepare(self, order: Order) -> Eviction | None:
-        """What carrying it out comes to, as things are now; None: there is nothing left to do.
+    async def prepare(self, report: Backlog, planned: EvictionPlan, *, may_delete: bool) -> Eviction | None:
+        """What a plan comes to, as things are now; None: there is nothing left to do.
+
+        Args:
+            report: that it was made of, as it was sent.
+            planned: what a subscription must lose.
+            may_delete: whether records may be deleted where the position cannot be moved.
 
         Raises:
-            CannotEvict: why not.
+            WeirError: why it cannot be carried out.
         """
         ...
 
@@ -121,7 +111,7 @@ class BacklogCluster(Protocol):
 
         Raises:
             CannotEvict: it was refused, nothing was done.
-            NotKnown: it may have been done.
+            WeirError: it may have been done.
         """
         ...
 

@@ -1,4 +1,4 @@
-"""What follows from decisions on backlogs: once, logged before and after; what nobody has answered is held."""
+"""What follows from decisions on backlogs, logged before and after; what nobody has answered is held."""
 
 import asyncio
 from collections import deque

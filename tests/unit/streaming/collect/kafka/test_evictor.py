@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from streaming.collect.backlog.cluster import CannotEvict, Eviction, NotKnown, Order
+from streaming.collect.backlog.cluster import CannotEvict, Eviction
 from streaming.collect.kafka.actor import BacklogActor
 from streaming.collect.kafka.connection import Unanswered
 from streaming.collect.kafka.evictor import KafkaEvictor
@@ -109,7 +109,7 @@ class World:
         """Of the share group, up to an offset; what it has acknowledged is known."""
         await self._groups.listed([1], [])
         planned = EvictionPlan(subscription="s", ledger=0, entry=target - 1, entries=target - REPORTED)
-        return await self.evictor.prepare(Order(report=self.report, planned=planned, may_delete=True))
+        return await self.evictor.prepare(self.report, planned, may_delete=True)
 
 
 async def test_what_is_written_meanwhile_refuses_no_deletion() -> None:
@@ -150,7 +150,7 @@ async def test_a_move_without_an_answer_is_not_known() -> None:
     eviction = await world.prepare(15)
     assert eviction is not None
     world.cluster.answers = False
-    with pytest.raises(NotKnown, match="does not tell whether it has moved s"):
+    with pytest.raises(Unanswered, match="does not tell whether it has moved s"):
         await world.evictor.carry_out(eviction)
 
 

@@ -5,7 +5,7 @@ import pytest
 from limits_kit import rest_of, run
 from pulsar_backlog_kit import NOW_MS, FakeBacklogs, FakeTopic, cluster_of, wants
 
-from streaming.collect.backlog.cluster import Order, RoundResult
+from streaming.collect.backlog.cluster import RoundResult
 from streaming.collect.pulsar.rest import RestError
 from streaming.collect.pulsar_backlog import cluster
 from streaming.collect.pulsar_backlog.cluster import Closings, Listing, PulsarBacklogs
@@ -229,11 +229,10 @@ def test_brokers_are_known_from_the_first_round_on() -> None:
 
     report = run(cluster_of(fake).look(wants())).reports[0]
     planned = EvictionPlan(subscription="a", ledger=1, entry=6, entries=2)
-    order = Order(report=report, planned=planned, may_delete=False)
     rounds = cluster_of(answer)
     run(rounds.look(wants()))
     assert run(rounds.passed(T1, [("a", (1, 4))])) == [True]
-    assert run(rounds.prepare(order)) is not None
+    assert run(rounds.prepare(report, planned, may_delete=False)) is not None
 
 
 def log(*ledgers: int, created: int | None, is_open: bool = True) -> TopicLog:
