@@ -11,6 +11,7 @@ from sample_kit import sample_of
 from streaming.collect.backlog.cluster import (
     BacklogCluster,
     CannotEvict,
+    CollectorRun,
     Eviction,
     RoundQuestion,
     RoundResult,
@@ -185,10 +186,11 @@ class Desk:
             self.registry, CLUSTER, topic_metrics=self.settings.topic_metrics,
             topics_max=self.settings.metrics_topics_max,
         )  # fmt: skip
-        self.collector = BacklogCollector(
-            cluster, name, lambda: PolicySet(self.entries), self._write, self._log, self.settings,
-            self.metrics, lambda: self.known,
+        run = CollectorRun(
+            cluster=cluster, name=name, policies=lambda: PolicySet(self.entries), log=self._log,
+            settings=self.settings, metrics=self.metrics,
         )  # fmt: skip
+        self.collector = BacklogCollector(run, self._write, lambda: self.known)
 
     async def check(self) -> list[Backlog]:
         """One check; the reports that it has written."""

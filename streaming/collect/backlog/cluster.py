@@ -5,14 +5,17 @@ moves a subscription to a position, never by a number of messages, so that doing
 """
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from streaming.contract.backlog.actions import Position
+from streaming.collect.backlog.metrics import BacklogMetrics
+from streaming.collect.settings import BacklogSettings
+from streaming.contract.backlog.actions import BacklogAction, Position
 from streaming.contract.backlog.decisions import EvictionPlan
 from streaming.contract.broker_events import Backlog
 from streaming.contract.errors import WeirError
+from streaming.policy.policy_set import PolicySet
 
 
 def now_ms() -> int:
@@ -122,3 +125,21 @@ class BacklogCluster(Protocol):
             WeirError: nothing could be read.
         """
         ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CollectorRun:
+    """What one run of a collector works with.
+
+    Attributes:
+        name: of this run: of its reports and actions.
+        policies: those in force now.
+        log: writes an action; raises WeirError where it was not.
+    """
+
+    cluster: BacklogCluster
+    name: str
+    policies: Callable[[], PolicySet]
+    log: Callable[[BacklogAction], Awaitable[None]]
+    settings: BacklogSettings
+    metrics: BacklogMetrics
