@@ -24,10 +24,10 @@ def test_a_broken_send_gives_nothing_back_of_another_with_its_id(
     link.send(1, broken["sequence"], highest=broken["highest"])
     link.refuse(1, error)
     assert world.meter.accounts["ten"].refunded[0] == 0
-    assert link.part._lane.window.count == 1
+    assert link.part.window.count == 1
     # What is left is known by its own id, whichever of the two that is.
     link.receipt(1, stored["sequence"], broken["sequence"])
-    assert link.part._lane.window.count == 0
+    assert link.part.window.count == 0
 
 
 def test_a_number_that_the_broker_frees_is_not_anothers_in_secret() -> None:
