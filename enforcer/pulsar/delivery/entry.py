@@ -5,9 +5,8 @@ Metadata is never encrypted or compressed, so nothing of a payload is read.
 
 from typing import Any, Final, NamedTuple
 
-from enforcer.wire.pulsar.frames import BadFrame, message_parts
+from enforcer.wire.pulsar.frames import BadFrame, message_parts, plausible
 from enforcer.wire.pulsar.schema import read
-from enforcer.wire.pulsar.sizes import plausible
 
 FRAME_BYTES: Final = 200
 """What a frame takes beside its own bytes."""
