@@ -16,11 +16,11 @@ from enforcer.host.dial import Outlet, Upstream
 from enforcer.host.sockets import Address, descriptor_of, under_way
 from enforcer.laws.concurrency.limiter import Limiter
 from enforcer.pulsar.context import Context
-from enforcer.pulsar.handshake import ALL, Handshake
+from enforcer.pulsar.handshake import Handshake
 from enforcer.pulsar.inlet import Inlet
 from enforcer.pulsar.link import Part
 from enforcer.wire.pulsar.commands import CONNECTION, ServerError, command, error
-from enforcer.wire.pulsar.frames import FRAME_OVERHEAD, MESSAGE_BYTES_DEFAULT, PONG, BadFrame, Reason
+from enforcer.wire.pulsar.frames import ALL, FRAME_OVERHEAD, MESSAGE_BYTES_DEFAULT, PONG, BadFrame, Reason
 from streaming.contract.errors import WeirError
 from streaming.contract.events import ANONYMOUS
 from streaming.contract.topics import address_text

@@ -11,6 +11,7 @@ from enforcer.pulsar.context import Context
 from enforcer.pulsar.lookup.targets import parse_target
 from enforcer.wire.pulsar.commands import ServerError, parse, rewritten
 from enforcer.wire.pulsar.frames import (
+    ALL,
     AUTH_CHALLENGE,
     AUTH_RESPONSE,
     CONNECT,
@@ -28,8 +29,6 @@ if TYPE_CHECKING:
 
 FIRST_FRAME_TIMEOUT_MS: Final = 30_000
 """So long a new client may take for its CONNECT, and its login after that: as brokers keep one (30 s)."""
-ALL: Final = frozenset(range(128))
-"""Every kind of frame."""
 
 _FROM_CLIENT: Final = frozenset({AUTH_RESPONSE, PING, PONG})
 _FROM_BROKER: Final = frozenset({AUTH_CHALLENGE, ERROR, PING, PONG})

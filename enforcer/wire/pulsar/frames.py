@@ -66,6 +66,8 @@ _PER_BYTE: Final = (0, 42, 172, 5_000, 4)
 """Messages of a batch that a byte can stand for where it is compressed: so many equal ones the longest
 repetition of the codec holds (CompressionType: none, LZ4, ZLIB, ZSTD, SNAPPY)."""
 _KINDS: Final = 128
+ALL: Final = frozenset(range(_KINDS))
+"""Every kind of frame."""
 _TYPE_TAG: Final = 8
 
 
