@@ -69,19 +69,19 @@ class Busy:
         return {"groups": [SimpleNamespace(group_id="s", error_code=0, topics=[topic])]}
 
     def _ListOffsets(self, request: Any) -> Any:
-        at = self.deleted if request.topics[0].partitions[0].timestamp == EARLIEST else self.end
+        at = self.deleted if request.topics[0][1][0][2] == EARLIEST else self.end
         part = SimpleNamespace(partition_index=0, error_code=0, offset=at)
         return {"topics": [SimpleNamespace(name="shared", partitions=[part])]}
 
     def _DeleteRecords(self, request: Any) -> Any:
-        self.deleted = request.topics[0].partitions[0].offset
+        self.deleted = request.topics[0][1][0][1]
         part = SimpleNamespace(error_code=0, low_watermark=self.deleted)
         return {"topics": [SimpleNamespace(partitions=[part])]}
 
     def _AlterShareGroupOffsets(self, request: Any) -> Any:
         if not self.answers:
             return {"responses": []}
-        self.first = request.topics[0].partitions[0].start_offset
+        self.first = request.topics[0][1][0][1]
         return {"responses": [SimpleNamespace(partitions=[SimpleNamespace(error_code=0)])]}
 
 

@@ -61,7 +61,7 @@ class Brokers:
             return SimpleNamespace(error_code=self.listing.get(node, 0), groups=own, API_VERSION=5)
         if node in self.deaf:
             raise Unanswered(f"broker {node} did not answer")
-        names = [one.group_id for one in request.groups]
+        names = [group for group, _ in request.groups]
         self.asked.append(names)
         if type(request).__name__ == "DescribeShareGroupOffsetsRequest":
             assert {self.kinds[name] for name in names} == {"share"}
