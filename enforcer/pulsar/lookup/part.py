@@ -54,10 +54,6 @@ _NAMED: Final = ("assignedBrokerServiceUrl", "assignedBrokerServiceUrlTls")
 MakeUpstream = Callable[[Owner], Upstream]
 
 
-class AskingFailed(WeirError):
-    """The broker could not be asked."""
-
-
 class LookupClient:
     """The proxy's own connection to a broker that a lookup was referred to, logged in as the client.
 
@@ -101,7 +97,7 @@ class LookupClient:
         """Send a LOOKUP; returns the frame that answers it. The caller limits the time.
 
         Raises:
-            AskingFailed: the broker is away, or does not let the client in.
+            WeirError: the broker is away, or does not let the client in.
         """
         answer: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
         self._waiting[request_id] = answer
@@ -128,7 +124,7 @@ class LookupClient:
         self._upstream.close()
         for waiting in (self._open, *self._waiting.values()):
             if not waiting.done():
-                waiting.set_exception(AskingFailed(f"the broker cannot be asked ({why})"))
+                waiting.set_exception(WeirError(f"the broker cannot be asked ({why})"))
                 # Whether somebody waits for it still does not matter.
                 waiting.exception()
 
@@ -303,11 +299,11 @@ class Lookups:
                 return self._through(answer, frame)
             target = self._learn(answer)
             if target is None:
-                raise AskingFailed(self._no_address)
+                raise WeirError(self._no_address)
             asked.authoritative = answer.authoritative
             frame = await self._other(target).ask(asked.request_id, build(LOOKUP, asked))
             answer = parse(frame)
-        raise AskingFailed("brokers refer to each other")
+        raise WeirError("brokers refer to each other")
 
     def _other(self, target: Address) -> LookupClient:
         """Our own connection to another broker, in the client's name."""
@@ -316,7 +312,7 @@ class Lookups:
             if len(self._others) >= _ASKED_MAX:
                 idle = next((address for address, each in self._others.items() if not each.busy), None)
                 if idle is None:
-                    raise AskingFailed("too many brokers are asked at once")
+                    raise WeirError("too many brokers are asked at once")
                 self._others.pop(idle).close()
             other = LookupClient(self._link, self._connect, target, self._make_upstream)
         self._others[target] = other
