@@ -1,4 +1,4 @@
-"""SENDs under groups and byte rates of users: what passes, what waits, who is charged; each bound is reached."""
+"""SENDs under groups and byte rates of users: what passes, what waits, who is charged; bounds are reached."""
 
 import pytest
 from clock_kit import Waiter
