@@ -4,6 +4,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from kafka_kit import read_back
 
 from streaming.collect.backlog.cluster import CannotEvict, Eviction
 from streaming.collect.kafka.actor import BacklogActor
@@ -27,14 +28,14 @@ class Busy:
         end: of the log.
         first: the group's start offset.
         acknowledged: how many of the records it has beyond that, out of order.
-        state: of the group.
+        state, kind: of the group.
         deleted: up to where records were.
         answers: whether it tells that it has moved a group.
     """
 
     def __init__(self, state: str) -> None:
         self.written, self.end, self.first, self.acknowledged, self.deleted = 1, 20, 0, REPORTED, 0
-        self.state, self.answers = state, True
+        self.state, self.kind, self.answers = state, "share", True
 
     async def metadata(self, _: Any) -> Any:
         """As Connection.metadata."""
@@ -45,7 +46,7 @@ class Busy:
     async def send(self, request: Any, _node: int | None = None) -> Any:
         """As Connection.send."""
         self.end += self.written
-        answer = getattr(self, "_" + type(request).__name__.removesuffix("Request"))(request)
+        answer = getattr(self, "_" + type(request).__name__.removesuffix("Request"))(read_back(request))
         return SimpleNamespace(error_code=0, API_VERSION=5, **answer)
 
     def _FindCoordinator(self, request: Any) -> Any:
@@ -56,7 +57,7 @@ class Busy:
         }
 
     def _ListGroups(self, _: Any) -> Any:
-        own = SimpleNamespace(group_id="s", group_type="share", group_state=self.state)
+        own = SimpleNamespace(group_id="s", group_type=self.kind, group_state=self.state)
         return {"groups": [own]}
 
     def _DescribeGroups(self, _: Any) -> Any:
@@ -68,20 +69,31 @@ class Busy:
         topic = SimpleNamespace(topic_name="shared", partitions=[part])
         return {"groups": [SimpleNamespace(group_id="s", error_code=0, topics=[topic])]}
 
+    def _OffsetFetch(self, request: Any) -> Any:
+        assert [one.group_id for one in request.groups] == ["s"]
+        part = SimpleNamespace(partition_index=0, committed_offset=self.first, error_code=0)
+        topic = SimpleNamespace(name="shared", partitions=[part])
+        return {"groups": [SimpleNamespace(group_id="s", error_code=0, topics=[topic])]}
+
+    def _OffsetCommit(self, request: Any) -> Any:
+        assert (request.group_id, request.generation_id_or_member_epoch, request.member_id) == ("s", -1, "")
+        self.first = request.topics[0].partitions[0].committed_offset
+        return {"topics": [SimpleNamespace(partitions=[SimpleNamespace(error_code=0)])]}
+
     def _ListOffsets(self, request: Any) -> Any:
-        at = self.deleted if request.topics[0][1][0][2] == EARLIEST else self.end
+        at = self.deleted if request.topics[0].partitions[0].timestamp == EARLIEST else self.end
         part = SimpleNamespace(partition_index=0, error_code=0, offset=at)
         return {"topics": [SimpleNamespace(name="shared", partitions=[part])]}
 
     def _DeleteRecords(self, request: Any) -> Any:
-        self.deleted = request.topics[0][1][0][1]
+        self.deleted = request.topics[0].partitions[0].offset
         part = SimpleNamespace(error_code=0, low_watermark=self.deleted)
         return {"topics": [SimpleNamespace(partitions=[part])]}
 
     def _AlterShareGroupOffsets(self, request: Any) -> Any:
         if not self.answers:
             return {"responses": []}
-        self.first = request.topics[0][1][0][1]
+        self.first = request.topics[0].partitions[0].start_offset
         return {"responses": [SimpleNamespace(partitions=[SimpleNamespace(error_code=0)])]}
 
 
@@ -128,6 +140,16 @@ async def test_what_is_written_meanwhile_moves_no_group() -> None:
     assert eviction is not None and (eviction.how, eviction.messages) == ("offsets", 15)
     assert await world.evictor.passed(TOPIC, [("s", (0, REPORTED))]) == [False]
     world.cluster.written = 5
+    await world.evictor.carry_out(eviction)
+    assert world.cluster.first == 15
+
+
+async def test_a_group_of_another_kind_is_moved_by_a_commit() -> None:
+    """From outside of it, as a tool does."""
+    world = World("Empty")
+    world.cluster.kind, world.cluster.first = "classic", REPORTED
+    eviction = await world.prepare(15)
+    assert eviction is not None and (eviction.how, eviction.messages) == ("offsets", 3)
     await world.evictor.carry_out(eviction)
     assert world.cluster.first == 15
 
