@@ -15,6 +15,7 @@ from streaming.collect.backlog.cluster import (
     Eviction,
     RoundQuestion,
     RoundResult,
+    unnamed_report,
 )
 from streaming.collect.backlog.collector import BacklogCollector
 from streaming.collect.backlog.metrics import BacklogMetrics
@@ -125,18 +126,12 @@ class FakeCluster:
 
 def report(topic: str = TOPIC, **read: int) -> Backlog:
     """What a look at one topic of `FakeCluster` gives."""
-    return Backlog(
-        id="",
-        ts=T0,
-        at=T0,
-        broker="",
-        topic=topic,
-        ledgers=(Ledger(id=1, entries=ENTRIES, size=SIZE, close_time=None),),
-        subscriptions=tuple(
-            Subscription(name=name, ledger=1, entry=entry, durable=True, oldest_publish_time=T0 - 100_000)
-            for name, entry in read.items()
-        ),
+    ledgers = [Ledger(id=1, entries=ENTRIES, size=SIZE, close_time=None)]
+    subscriptions = (
+        Subscription(name=name, ledger=1, entry=entry, durable=True, oldest_publish_time=T0 - 100_000)
+        for name, entry in read.items()
     )
+    return unnamed_report(topic, T0, ledgers, subscriptions)
 
 
 def many(count: int) -> tuple[FakeCluster, dict[str, Any]]:

@@ -5,7 +5,7 @@ moves a subscription to a position, never by a number of messages, so that doing
 """
 
 import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -13,7 +13,7 @@ from streaming.collect.backlog.metrics import BacklogMetrics
 from streaming.collect.settings import BacklogSettings
 from streaming.contract.backlog.actions import BacklogAction, Position
 from streaming.contract.backlog.decisions import EvictionPlan
-from streaming.contract.broker_events import Backlog
+from streaming.contract.broker_events import Backlog, Ledger, Subscription
 from streaming.contract.errors import WeirError
 from streaming.policy.policy_set import PolicySet
 
@@ -21,6 +21,14 @@ from streaming.policy.policy_set import PolicySet
 def now_ms() -> int:
     """Our clock, ms since the epoch."""
     return time.time_ns() // 1_000_000
+
+
+def unnamed_report(
+    topic: str, ts: int, ledgers: Iterable[Ledger], subscriptions: Iterable[Subscription]
+) -> Backlog:
+    """What is known of a topic that was read at `ts`, by our clock; whoever sends it gives it an id."""
+    held, readers = tuple(ledgers), tuple(subscriptions)
+    return Backlog(id="", ts=ts, at=ts, broker="", topic=topic, ledgers=held, subscriptions=readers)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,7 +50,7 @@ class RoundResult:
     """What a round has found.
 
     Attributes:
-        reports: a topic each, without names: `id` is empty; `ts` is when that topic was read, by our clock.
+        reports: a topic each, see unnamed_report.
         unread: topics that are there and could not be read in this round.
         failures: why, a line each for the log; topics that have gone meanwhile are none.
         publish_times_missed: publish times that were wanted and not read in this round.

@@ -6,14 +6,14 @@ from typing import Any
 import pytest
 from kafka_kit import read_back
 
-from streaming.collect.backlog.cluster import CannotEvict, Eviction
+from streaming.collect.backlog.cluster import CannotEvict, Eviction, unnamed_report
 from streaming.collect.kafka.actor import BacklogActor
 from streaming.collect.kafka.connection import Unanswered
 from streaming.collect.kafka.evictor import KafkaEvictor
 from streaming.collect.kafka.groups import GroupReader
 from streaming.collect.kafka.partitions import EARLIEST, Extent, Partition, PartitionReader, Partitions, Place
 from streaming.contract.backlog.decisions import EvictionPlan
-from streaming.contract.broker_events import Backlog, Subscription
+from streaming.contract.broker_events import Subscription
 
 TOPIC, PLACE = "persistent://acme/orders/shared", Partition("shared", 0)
 REPORTED = 12
@@ -111,9 +111,7 @@ class World:
         known.reports.append(1)
         ledger, entry = known.stretches.position(REPORTED)
         own = Subscription(name="s", ledger=ledger, entry=entry, durable=True, oldest_publish_time=None)
-        self.report = Backlog(
-            id="", ts=1, at=1, broker="", topic=TOPIC, ledgers=known.stretches.ledgers(), subscriptions=(own,)
-        )
+        self.report = unnamed_report(TOPIC, 1, known.stretches.ledgers(), [own])
         acting = BacklogActor(connection, PartitionReader(connection), self._groups)
         self.evictor = KafkaEvictor(acting, self.partitions)
 
