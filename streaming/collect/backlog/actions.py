@@ -185,17 +185,7 @@ class Actions:
         together: list[Eviction] = [eviction, *eviction.also]
         self._left = max(0, self._left - len(eviction.also))
         all_begun = [
-            replace(
-                begun,
-                id=_id(plan, planned.quota_type, one.subscription),
-                subscription=one.subscription,
-                ts=now_ms(),
-                how=one.how,
-                since=one.since,
-                upto=one.upto,
-                messages=one.messages,
-                bytes=one.bytes,
-            )
+            replace(begun, id=_id(plan, planned.quota_type, one.subscription), ts=now_ms(), **one.lost())
             for one in together
         ]
         return await self._evict(all_begun, eviction), [one.subscription for one in together]

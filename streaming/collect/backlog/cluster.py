@@ -7,7 +7,7 @@ moves a subscription to a position, never by a number of messages, so that doing
 import time
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Any, Final, Protocol
 
 from streaming.collect.backlog.metrics import BacklogMetrics
 from streaming.collect.settings import BacklogSettings
@@ -16,6 +16,8 @@ from streaming.contract.backlog.decisions import EvictionPlan
 from streaming.contract.broker_events import Backlog, Ledger, Subscription
 from streaming.contract.errors import WeirError
 from streaming.policy.policy_set import PolicySet
+
+_LOST: Final = ("subscription", "how", "since", "upto", "messages", "bytes")
 
 
 def now_ms() -> int:
@@ -83,6 +85,10 @@ class Eviction:
     messages: int
     bytes: int
     also: tuple["Eviction", ...] = ()
+
+    def lost(self) -> dict[str, Any]:
+        """What an action says of it, by the same names."""
+        return {name: getattr(self, name) for name in _LOST}
 
 
 class CannotEvict(WeirError):
