@@ -31,7 +31,7 @@ KUBE := v1.34.1
 MINUTES ?= 60
 # A file is one worker's; which one is begun when says tests/conftest.py.
 SIDE_BY_SIDE := --dist loadfile --no-loadscope-reorder
-SECURE := secure attack kafka/test_tls.py kafka/test_sasl.py kafka/test_doors.py kafka/test_certificate_users.py pulsar/test_tls.py unit/enforcer/host unit/enforcer/control unit/enforcer/kafka/guard unit/test_jars.py unit/test_sbom.py unit/test_rows_have_tests.py
+SECURE := secure attack kafka/test_tls.py kafka/test_sasl.py kafka/test_doors.py kafka/test_certificate_users.py pulsar/test_doors.py unit/enforcer/host unit/enforcer/control unit/enforcer/kafka/guard unit/test_jars.py unit/test_sbom.py unit/test_rows_have_tests.py
 
 # Where it is set, as in some containers, every start of Python compiles all of its modules anew.
 unexport PYTHONDONTWRITEBYTECODE

@@ -14,9 +14,9 @@ from statistics import median
 from typing import Any, Final
 
 import orjson
-from kafka import KafkaAdminClient
+from kafka import KafkaAdminClient, TopicPartition
 from kafka.errors import KafkaError
-from kafka.protocol.consumer import OffsetCommitRequest
+from kafka.structs import OffsetAndMetadata
 
 from benchmarks.kit.machine import cpu_s, peak_bytes
 from benchmarks.kit.progress import Progress
@@ -177,14 +177,8 @@ def _commit(bootstrap: str, names: list[str]) -> None:
 
 
 def _commit_request(topic: str, group: str, offset: int) -> Any:
-    own = OffsetCommitRequest.OffsetCommitRequestTopic
-    part = own.OffsetCommitRequestPartition(
-        partition_index=0, committed_offset=offset, committed_leader_epoch=-1, committed_metadata=""
-    )
-    return OffsetCommitRequest(
-        group_id=group, generation_id_or_member_epoch=-1, member_id="", group_instance_id=None,
-        topics=[own(name=topic, partitions=[part])], max_version=8,
-    )  # fmt: skip
+    offsets = {TopicPartition(topic, 0): OffsetAndMetadata(offset, "", -1)}
+    return KafkaAdminClient._alter_group_offsets_request(group, offsets)
 
 
 async def _serve(bootstrap: str, offsets: int) -> None:

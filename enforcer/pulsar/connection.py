@@ -20,17 +20,13 @@ from enforcer.pulsar.handshake import Handshake
 from enforcer.pulsar.inlet import Inlet
 from enforcer.pulsar.link import Part
 from enforcer.wire.pulsar.commands import CONNECTION, ServerError, command, error
-from enforcer.wire.pulsar.frames import FRAME_OVERHEAD, MESSAGE_BYTES_DEFAULT, PONG, BadFrame, Reason
+from enforcer.wire.pulsar.frames import ALL, FRAME_OVERHEAD, MESSAGE_BYTES_DEFAULT, PONG, BadFrame, Reason
 from streaming.contract.errors import WeirError
 from streaming.contract.events import ANONYMOUS
 from streaming.contract.topics import address_text
 
-FIRST_FRAME_TIMEOUT_MS: Final = 30_000
-"""So long a new client may take for its CONNECT, and its login after that: as brokers keep one (30 s)."""
-
 logger = logging.getLogger(__name__)
 
-_ALL: Final = frozenset(range(128))
 _NOWHERE: Address = ("", 0)
 _PONG: Final = command(PONG)
 _PONG_EVERY_MS: Final = 20_000.0
@@ -70,17 +66,14 @@ class Connection(asyncio.Protocol):
         self._down = Inlet(
             turns, self._to_client.pass_on, self._take_down, lambda: self.upstream_received(b""), limit
         )
-        self._up.splitter.wanted = self._down.splitter.wanted = _ALL
         # Of link.Link.
         self.to_broker, self.to_client = self._upstream.send, self._to_client.send
         self.pause, self.resume = self._up.pause, self._up.resume
         self.pause_broker, self.resume_broker = self._down.pause, self._down.resume
         self.now_ms = context.now_ms
-        self._handshake: Handshake | None = Handshake(context, self)
-        self._parts: list[Part] = []
-        self._up_parts: dict[int, list[Part]] = {}
-        self._down_parts: dict[int, list[Part]] = {}
-        self._began_ms = context.now_ms()
+        self._parts: list[Part] = [Handshake(context, self)]
+        self._up_parts = self._down_parts = dict.fromkeys(ALL, self._parts)
+        self._up.splitter.wanted = self._down.splitter.wanted = ALL
         # Which frame has come in part, by how many came, and when it was first seen so.
         self._partial_frame, self._partial_ms = -1, 0.0
         self._over_ms = self._pong_ms = 0.0
@@ -105,8 +98,6 @@ class Connection(asyncio.Protocol):
 
     def look_again(self) -> None:
         """See link.Link."""
-        if self._handshake is not None:
-            return
         self._up_parts, self._down_parts = {}, {}
         for part in self._parts:
             for kind in part.up:
@@ -150,7 +141,7 @@ class Connection(asyncio.Protocol):
             return
         # From here on no frame leaves in part, so that the broker can be left after any; a part may have
         # looked again meanwhile.
-        self._down.splitter.wanted = _ALL
+        self._down.splitter.wanted = ALL
         if why not in self._up.objections:
             self._up.pause(why)
         elif not self._to_client.mid:
@@ -185,9 +176,6 @@ class Connection(asyncio.Protocol):
         if self.over:
             if now_ms - self._over_ms > settings.stop_timeout_ms:
                 self.drop("stop")
-            return
-        if self._handshake is not None and now_ms - self._began_ms > FIRST_FRAME_TIMEOUT_MS:
-            self.end("no_login")
             return
         frames = self._up.splitter.frames
         if frames != self._partial_frame or not (self._up.splitter.partial and self._up.reading):
@@ -302,7 +290,6 @@ class Connection(asyncio.Protocol):
         self.user = user if user != ANONYMOUS else self.user
         self.protocol_version = said.protocol_version
         self.asks_only = said.feature_flags.get_partitioned_metadata_without_auto_creation
-        self._handshake = None
         size = said.max_message_size if said.max_message_size > 0 else MESSAGE_BYTES_DEFAULT
         limit = min(size + FRAME_OVERHEAD, self._context.settings.max_frame_bytes)
         self._up.splitter.limit = self._down.splitter.limit = limit
@@ -312,27 +299,19 @@ class Connection(asyncio.Protocol):
             self.end("connections_per_user")
 
     def _take_up(self, kind: int, frame: bytes) -> None:
-        going: bytes | None = frame
-        if self._handshake is not None:
-            going = self._handshake.take_up(kind, frame)
-        else:
-            for part in self._up_parts.get(kind, ()):
-                going = part.take_up(kind, frame)
-                if going is None:
-                    return
-                frame = going
-        if going is not None:
-            self._upstream.send(going)
+        for part in self._up_parts.get(kind, ()):
+            going = part.take_up(kind, frame)
+            if going is None:
+                return
+            frame = going
+        self._upstream.send(frame)
 
     def _take_down(self, kind: int, frame: bytes) -> None:
-        if self._handshake is not None:
-            frame = self._handshake.take_down(kind, frame)
-        else:
-            for part in self._down_parts.get(kind, ()):
-                going = part.take_down(kind, frame)
-                if going is None:
-                    return
-                frame = going
+        for part in self._down_parts.get(kind, ()):
+            going = part.take_down(kind, frame)
+            if going is None:
+                return
+            frame = going
         self._to_client.send(frame)
 
     def _guarded(self, work: Callable[[], T], why: str) -> T | None:
@@ -361,11 +340,8 @@ class Connection(asyncio.Protocol):
         self._up.close()
         self._down.close()
         for part in self._parts:
-            try:
-                part.close()
-            except Exception:
-                # The others must still learn of the end.
-                logger.exception("a part of the connection of %r did not close", self.user)
+            # Whatever one meets, the others must still learn of the end.
+            self._guarded(part.close, "internal")
         self._upstream.close()
         if self._transport is not None:
             self._transport.close()

@@ -1,10 +1,8 @@
 """What all connections of a Pulsar proxy share."""
 
-import ssl
 from collections.abc import Callable
 from typing import Any, Protocol
 
-from enforcer.host.dial import Introduced
 from enforcer.host.server import Hosting
 from enforcer.host.sockets import Address
 from enforcer.pulsar.link import Link, Part
@@ -43,13 +41,6 @@ class Context(Hosting, Protocol):
 
     def bootstrap(self) -> Address:
         """The broker of a client that names none."""
-
-    @property
-    def upstream_tls(self) -> ssl.SSLContext | None:
-        """How brokers are spoken to; None: in plain text."""
-
-    def introduce(self, connection: Introduced) -> bytes:
-        """What a broker hears of a client before all else (PROXY protocol), if it is to."""
 
     def identify(self, connection: Any, user: str) -> bool:
         """A client is this user; False: that one has as many connections as it may."""

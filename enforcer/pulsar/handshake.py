@@ -11,6 +11,7 @@ from enforcer.pulsar.context import Context
 from enforcer.pulsar.lookup.targets import parse_target
 from enforcer.wire.pulsar.commands import ServerError, parse, rewritten
 from enforcer.wire.pulsar.frames import (
+    ALL,
     AUTH_CHALLENGE,
     AUTH_RESPONSE,
     CONNECT,
@@ -26,20 +27,27 @@ from streaming.contract.events import ANONYMOUS
 if TYPE_CHECKING:
     from enforcer.pulsar.connection import Connection
 
+FIRST_FRAME_TIMEOUT_MS: Final = 30_000
+"""So long a new client may take for its CONNECT, and its login after that: as brokers keep one (30 s)."""
+
 _FROM_CLIENT: Final = frozenset({AUTH_RESPONSE, PING, PONG})
 _FROM_BROKER: Final = frozenset({AUTH_CHALLENGE, ERROR, PING, PONG})
 
 
 class Handshake:
-    """Until a connection is open.
+    """The only part of a connection until that is open (link.Part).
 
     Args:
         context: what all connections share.
         owner: the connection.
     """
 
+    up = down = ALL
+    held_bytes = 0
+
     def __init__(self, context: Context, owner: "Connection") -> None:
         self._context, self._owner = context, owner
+        self._began_ms = context.now_ms()
         self._name: str | None = None
         self._method = self._original = ""
         self._challenged = False
@@ -72,6 +80,14 @@ class Handshake:
         elif kind == AUTH_CHALLENGE:
             self._challenged = True
         return frame
+
+    def check(self, now_ms: float) -> None:
+        """See link.Part."""
+        if now_ms - self._began_ms > FIRST_FRAME_TIMEOUT_MS:
+            self._owner.end("no_login")
+
+    def close(self) -> None:
+        """See link.Part."""
 
     def _begin(self, frame: bytes) -> None:
         body = parse(frame)

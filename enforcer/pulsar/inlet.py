@@ -97,13 +97,11 @@ class Inlet:
                 self._turns.end(begun_s)
         return self.splitter.frames - before
 
-    def finish(self) -> int:
-        """Nothing more comes: show at once what waits for a turn; returns how many frames that were."""
-        before = self.splitter.frames
+    def finish(self) -> None:
+        """Nothing more comes: show at once what waits for a turn."""
         while _TURN in self._stops:
             self.go(_TURN)
             self.splitter.feed(b"")
-        return self.splitter.frames - before
 
     def close(self) -> None:
         """Keep nothing, show nothing."""

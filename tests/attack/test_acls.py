@@ -30,7 +30,7 @@ from wire_client import WireClient
 from enforcer.core.settings import ProxySettings
 from enforcer.host.server import ProxyConfig
 from streaming.collect.backlog.action_log import ActionLog
-from streaming.collect.backlog.cluster import Order, RoundQuestion
+from streaming.collect.backlog.cluster import RoundQuestion
 from streaming.collect.kafka.cluster import KafkaCluster
 from streaming.collect.settings import KafkaBacklogSettings
 from streaming.contract.backlog.decisions import EvictionPlan
@@ -157,7 +157,7 @@ async def test_the_collector_of_backlogs_works_under_its_user(secured: Secured) 
     (found,) = (one for one in looked.reports if one.topic == report["topic"])
     assert found.subscriptions[0].oldest_publish_time is not None
     planned = EvictionPlan(subscription="app.slow", ledger=found.ledgers[-1].id, entry=-1, entries=8)
-    eviction = await cluster.prepare(Order(report=found, planned=planned, may_delete=False))
+    eviction = await cluster.prepare(found, planned, may_delete=False)
     assert eviction is not None
     log = ActionLog(home, LIMIT_S)
     await log.write(BEGUN)

@@ -11,16 +11,17 @@ from sample_kit import sample_of
 from streaming.collect.backlog.cluster import (
     BacklogCluster,
     CannotEvict,
+    CollectorRun,
     Eviction,
-    Order,
     RoundQuestion,
     RoundResult,
+    unnamed_report,
 )
 from streaming.collect.backlog.collector import BacklogCollector
 from streaming.collect.backlog.metrics import BacklogMetrics
 from streaming.collect.settings import BacklogSettings
 from streaming.contract.backlog.actions import BacklogAction, Position
-from streaming.contract.backlog.decisions import TTL_MS, BacklogDecision, backlog_decision
+from streaming.contract.backlog.decisions import TTL_MS, BacklogDecision, EvictionPlan, backlog_decision
 from streaming.contract.broker_events import Backlog, Ledger, Subscription
 from streaming.contract.errors import WeirError
 from streaming.laws.backlog.law import judge, rules_for
@@ -73,8 +74,8 @@ class FakeCluster:
         await self._call("look")
         return RoundResult(reports=[report(topic, **subs) for topic, subs in self.read.items()])
 
-    async def prepare(self, order: Order) -> Eviction | None:
-        topic, planned = order.report.topic, order.planned
+    async def prepare(self, report: Backlog, planned: EvictionPlan, *, may_delete: bool) -> Eviction | None:
+        topic = report.topic
         await self._call(f"prepare {planned.subscription}")
         if planned.subscription not in self.read[topic]:
             raise CannotEvict("the subscription has gone")
@@ -125,18 +126,12 @@ class FakeCluster:
 
 def report(topic: str = TOPIC, **read: int) -> Backlog:
     """What a look at one topic of `FakeCluster` gives."""
-    return Backlog(
-        id="",
-        ts=T0,
-        at=T0,
-        broker="",
-        topic=topic,
-        ledgers=(Ledger(id=1, entries=ENTRIES, size=SIZE, close_time=None),),
-        subscriptions=tuple(
-            Subscription(name=name, ledger=1, entry=entry, durable=True, oldest_publish_time=T0 - 100_000)
-            for name, entry in read.items()
-        ),
+    ledgers = [Ledger(id=1, entries=ENTRIES, size=SIZE, close_time=None)]
+    subscriptions = (
+        Subscription(name=name, ledger=1, entry=entry, durable=True, oldest_publish_time=T0 - 100_000)
+        for name, entry in read.items()
     )
+    return unnamed_report(topic, T0, ledgers, subscriptions)
 
 
 def many(count: int) -> tuple[FakeCluster, dict[str, Any]]:
@@ -186,10 +181,11 @@ class Desk:
             self.registry, CLUSTER, topic_metrics=self.settings.topic_metrics,
             topics_max=self.settings.metrics_topics_max,
         )  # fmt: skip
-        self.collector = BacklogCollector(
-            cluster, name, lambda: PolicySet(self.entries), self._write, self._log, self.settings,
-            self.metrics, lambda: self.known,
+        run = CollectorRun(
+            cluster=cluster, name=name, policies=lambda: PolicySet(self.entries), log=self._log,
+            settings=self.settings, metrics=self.metrics,
         )  # fmt: skip
+        self.collector = BacklogCollector(run, self._write, lambda: self.known)
 
     async def check(self) -> list[Backlog]:
         """One check; the reports that it has written."""

@@ -14,7 +14,7 @@ from kafka.errors import KafkaError, NoError
 from kafka.structs import OffsetAndMetadata
 from threaded import until
 
-from streaming.collect.backlog.cluster import Eviction, Order, RoundQuestion, RoundResult
+from streaming.collect.backlog.cluster import Eviction, RoundQuestion, RoundResult
 from streaming.collect.kafka.cluster import KafkaCluster
 from streaming.collect.settings import KafkaBacklogSettings
 from streaming.contract.backlog.actions import Position
@@ -68,9 +68,7 @@ class Looker(AbstractContextManager[Any]):
 
     def prepare(self, report: Backlog, planned: EvictionPlan, *, may_delete: bool = False) -> Eviction | None:
         """As KafkaCluster."""
-        return self._runner.run(
-            self.cluster.prepare(Order(report=report, planned=planned, may_delete=may_delete))
-        )
+        return self._runner.run(self.cluster.prepare(report, planned, may_delete=may_delete))
 
     def carry_out(self, eviction: Eviction) -> None:
         """As KafkaCluster."""

@@ -53,6 +53,12 @@ def decode(cls: type[ApiMessage], version: int, frame: bytes) -> Any:
     return message
 
 
+def read_back(request: Any) -> Any:
+    """A request as a broker reads it, of the newest version that it may have."""
+    version = request.max_version if request._max_version is None else request._max_version
+    return type(request).decode(request.encode(version=version), version=version)
+
+
 def with_tag(data: bytes, offset: int) -> bytes:
     """The data with one unknown tagged field in the empty tagged section at `offset`."""
     assert data[offset] == 0

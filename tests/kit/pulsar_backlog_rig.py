@@ -7,7 +7,7 @@ from typing import Any
 import pulsar as pulsar_client
 from pulsar_kit import Admin, client, fresh, receive, send_all
 
-from streaming.collect.backlog.cluster import Eviction, Order, RoundQuestion, RoundResult
+from streaming.collect.backlog.cluster import Eviction, RoundQuestion, RoundResult
 from streaming.collect.pulsar.rest import Rest, RestTerms
 from streaming.collect.pulsar_backlog.cluster import PulsarBacklogs
 from streaming.collect.settings import PulsarCollectSettings
@@ -63,8 +63,8 @@ class Rig(InLoop):
 
     def prepare(self, report: Backlog, **planned: Any) -> Eviction | None:
         """See PulsarBacklogs."""
-        order = Order(report=report, planned=EvictionPlan(**planned), may_delete=False)
-        prepared: Eviction | None = self.run(self.cluster.prepare(order))
+        plan = EvictionPlan(**planned)
+        prepared: Eviction | None = self.run(self.cluster.prepare(report, plan, may_delete=False))
         return prepared
 
     def evict(self, report: Backlog, **planned: Any) -> Eviction:

@@ -11,7 +11,7 @@ from sample_kit import sample_of
 
 from enforcer.core.metrics import Metrics
 from enforcer.core.settings import ProxySettings
-from enforcer.host.dial import Owner
+from enforcer.host.dial import Owner, Upstream
 from enforcer.host.doors.certificates import Visitor
 from enforcer.host.sockets import Address
 from enforcer.host.turns import Turns
@@ -111,13 +111,12 @@ class PulsarRig:
         self.targets = Targets([BROKER], self.pulsar.targets, TARGETS_MAX)
         self.turns = Turns(lambda _function: None, lambda: 0.0)
         self.parts: list[Callable[[Link], Part]] = [
-            lambda link: Lookups(link, self),
+            lambda link: Lookups(link, self, lambda owner: Upstream(owner, self.settings)),
             *((lambda _link, part=part: part) for part in parts),
         ]
         self.now = 0.0
         self.forgotten = 0
         self.full = False
-        self.upstream_tls = None
         self.client = FakeTransport()
         self.connection = Connection(self, self._upstream)
         self.connection.connection_made(cast(asyncio.Transport, self.client))
@@ -150,10 +149,6 @@ class PulsarRig:
     def identify(self, _connection: Any, _user: str) -> bool:
         """Any user has as many as it likes."""
         return True
-
-    def introduce(self, _peer: object) -> bytes:
-        """Brokers hear nothing of clients."""
-        return b""
 
     def placed(self, _connection: Any) -> None:
         """Nothing is limited."""

@@ -15,7 +15,7 @@ from pulsar_proxy_kit import PulsarThread
 from raw_pulsar import RawPulsar
 
 from enforcer.wire.pulsar import frames
-from enforcer.wire.pulsar.commands import command
+from enforcer.wire.pulsar.commands import ServerError, command
 
 pytestmark = pytest.mark.soak
 
@@ -55,6 +55,15 @@ def producer(name: str, number: int, request_id: int | None = None) -> bytes:
     """A PRODUCER; its request id is the producer's unless said otherwise."""
     request_id = number if request_id is None else request_id
     return command(frames.PRODUCER, topic=name, producer_id=number, request_id=request_id)
+
+
+def spend(proxy: Limited, namespace: str) -> None:
+    """Use up by new topics what an attack has left of the quota, until one is refused for it."""
+    with RawPulsar(proxy.service, proxy.user) as raw:
+        for number in range(CREATED + 1):
+            raw.send(producer(f"persistent://{namespace}/last{number}", number))
+            kind, body = raw.receive()
+    assert kind == frames.ERROR and body.error == ServerError.NOT_ALLOWED
 
 
 def test_all_at_once(proxy: Limited, namespace: str, admin: Admin) -> None:
@@ -120,6 +129,7 @@ def test_partitions_that_their_topic_has_not(proxy: Limited, namespace: str, adm
             )
         )
         raw.answers(8)
+    spend(proxy, namespace)
     assert len(admin.topics(namespace)) - before <= CREATED
 
 
@@ -159,6 +169,7 @@ def test_a_client_that_closes_or_leaves_at_once(proxy: Limited, namespace: str, 
             time.sleep(0.01 * (number % 5))
     until(lambda: proxy.count("held") == 0)
     time.sleep(0.5)
+    spend(proxy, namespace)
     assert len(admin.topics(namespace)) <= CREATED
     assert proxy.balance() <= 2 - len(admin.topics(namespace)) + 0.1
 
@@ -183,4 +194,5 @@ def test_request_ids_twice(proxy: Limited, namespace: str, admin: Admin) -> None
             )
             assert raw.receive()[0] in (0, frames.PRODUCER_SUCCESS)
     time.sleep(0.5)
+    spend(proxy, namespace)
     assert len(admin.topics(namespace)) <= CREATED

@@ -3,18 +3,24 @@
 import re
 import socket
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack
+from pathlib import Path
 from typing import Any
 
 import pulsar as client_library
 import pytest
+from broker_fixtures import apart
+from cluster_kit import LOOPBACK, Cluster
+from process_kit import Command
 from proxy_kit import until
 from pulsar import CompressionType, ConsumerType, InitialPosition, MessageId
 from pulsar.schema import JsonSchema, Record, String
+from pulsar_dispatch_kit import Reading, rate
 from pulsar_kit import Admin, Publishing, client, fresh, numbered, receive, send_all
 from pulsar_proxy_kit import PulsarThread, bare_proxy
 from pulsar_rig import connect, split
+from pulsar_tokens import checking, token
 
 from enforcer.wire.pulsar import frames
 from enforcer.wire.pulsar.commands import CONNECTION, ServerError, command, parse
@@ -207,3 +213,124 @@ def test_a_broker_that_is_down(proxy: PulsarThread) -> None:
     (refusal,) = split(talk(proxy.bootstrap, connect(proxy_to_broker_url=AWAY)))
     assert parse(refusal).error == ServerError.SERVICE_NOT_READY
     assert proxy.metric("upstream_failures_total", reason="refused") == 1
+
+
+@pytest.mark.soak
+def test_logins_are_the_brokers(tmp_path: Path) -> None:
+    """Tokens pass, the broker sees whose they are, so does the proxy; a forged one is nobody's."""
+    with (
+        LocalPulsar(tmp_path, token=token("root"), properties=checking("ann")) as broker,
+        bare_proxy(broker.service) as proxy,
+    ):
+        topic = fresh("logins")
+        login = client_library.AuthenticationToken(token("ann"))
+        with client(proxy.bootstrap, authentication=login) as made:
+            producer, consumer = made.create_producer(topic), made.subscribe(topic, "s")
+            send_all(producer, [b"x"] * 10)
+            assert len(receive(consumer, most=10)) == 10
+            stats = Admin(broker.admin, token("root")).stats(topic)
+            assert [one["appId"] for one in stats["subscriptions"]["s"]["consumers"]] == ["ann"]
+            users = {one.user for one in list(proxy.proxy.connections)}
+            assert users == {"ann"}
+        forged = client_library.AuthenticationToken(token("ann", b"x" * 32))
+        with client(proxy.bootstrap, authentication=forged, operation_timeout_seconds=3) as made:
+            with pytest.raises(client_library.PulsarException):
+                made.create_producer(topic)
+            assert "ann" not in {one.user for one in list(proxy.proxy.connections)}
+
+
+@pytest.mark.soak
+def test_a_broker_that_restarts(tmp_path: Path) -> None:
+    """Clients come back through the proxy by themselves; nothing that was acknowledged is lost."""
+    with LocalPulsar(tmp_path) as broker, bare_proxy(broker.service) as proxy:
+        topic = fresh("restarts")
+        with client(proxy.bootstrap) as made:
+            producer = made.create_producer(topic, block_if_queue_full=True, send_timeout_millis=120_000)
+            consumer = made.subscribe(topic, "s")
+            with Publishing(producer, 200) as publishing:
+                time.sleep(1)
+                broker.stop()
+                until(lambda: not proxy.metric("connections"), what="the end of all connections")
+                broker.start()
+                until(lambda: proxy.metric("connections"), 60, "clients that come back")
+                time.sleep(2)
+            sent = len(publishing.sending.wait(120))
+            got = {one.data for one in receive(consumer, quiet_s=5.0, for_s=60)}
+            assert len(got) == sent > 100
+
+
+KILLS = 3
+SENT_MIN = 500
+
+
+class Restarting(ExitStack):
+    """A proxy on one port; a context manager.
+
+    Args:
+        own: Weir's topics.
+        pulsar: the broker.
+        folder: for settings and logs.
+    """
+
+    def __init__(self, own: Cluster, pulsar: LocalPulsar, folder: Path) -> None:
+        super().__init__()
+        self.service = f"{LOOPBACK}:{free_port()}"
+        self._folder, self._section = folder, {"topic_prefix": own.topics.prefix}
+        self._words = ["proxy", "--pulsar", pulsar.service, "--kafka", own.kafka.bootstrap]
+        self._words += ["--listen", self.service]
+
+    def start(self) -> None:
+        """Start it; clients are let in when this returns."""
+        command = Command(self._folder / fresh("proxy"), *self._words, kafka=self._section)
+        self._process = self.enter_context(command).process
+        command.ready()
+
+    def kill(self) -> None:
+        """kill -9."""
+        self._process.kill()
+        self._process.wait(5)
+
+
+def more(count: Callable[[], int], by: int) -> Callable[[], bool]:
+    """Whether there are so many more than now."""
+    before = count()
+    return lambda: count() >= before + by
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("limited", [False, True], ids=["free", "limited"])
+def test_nothing_is_lost_with_a_proxy(
+    cluster: Cluster, pulsar: LocalPulsar, admin: Admin, tmp_path: Path, limited: bool
+) -> None:
+    """Clients come back by themselves, and all arrives; also while SENDs, permits and messages wait in it."""
+    namespace = admin.namespace(f"public/{fresh('killed')}")
+    topic, group = f"persistent://{namespace}/t", fresh("killed")
+    limits = {"resourcegroup": group, "subscriptionDispatchRate": rate(100)}
+    options = {"batching_enabled": False, "block_if_queue_full": True, "send_timeout_millis": 120_000}
+    with apart(cluster, "killed") as own:
+        if limited:
+            own.policies.put(f"resourcegroups.{group}", {"publishRateInMsgs": 300})
+            own.policies.put(f"namespaces.{namespace}", limits)
+        with Restarting(own, pulsar, tmp_path) as proxy, ExitStack() as clients:
+            proxy.start()
+            reading = clients.enter_context(Reading(proxy.service, topic))
+            reading.add()
+            producer = clients.enter_context(client(proxy.service)).create_producer(topic, **options)
+            with Publishing(producer) as publishing:
+                for _ in range(KILLS):
+                    time.sleep(2.0)
+                    proxy.kill()
+                    time.sleep(0.5)
+                    proxy.start()
+                    until(more(lambda: len(publishing.sending.sent), 50), 60, "receipts")
+                    until(more(lambda: len(reading.times()), 50), 60, "messages")
+            if limited:
+                own.policies.put(f"namespaces.{namespace}", None)
+            sent = len(publishing.sending.wait(120))
+            until(lambda: len(set(data(reading))) >= sent, 60, "all messages")
+    assert set(data(reading)) == set(range(publishing.numbers)) and sent == publishing.numbers > SENT_MIN
+
+
+def data(reading: Reading) -> list[int]:
+    """Numbers that came."""
+    return [int(each.data) for each in reading.got[0]]

@@ -11,7 +11,7 @@ from typing import Final
 from prometheus_client import CollectorRegistry
 
 from streaming.collect.backlog.action_log import ActionLog
-from streaming.collect.backlog.cluster import BacklogCluster
+from streaming.collect.backlog.cluster import BacklogCluster, CollectorRun
 from streaming.collect.backlog.collector import BacklogCollector, Outcome
 from streaming.collect.backlog.metrics import BacklogMetrics
 from streaming.collect.backlog.open_orders import READ_BACK_MS
@@ -118,14 +118,17 @@ class BacklogPart:
         stack.enter_context(writer)
         log = ActionLog(cluster, _WRITE_S)
         stack.callback(log.close)
+        run = CollectorRun(
+            cluster=backlogs,
+            name=f"collect-{self.kind}-{name}-{secrets.token_hex(4)}",
+            policies=policies.policies,
+            log=log.write,
+            settings=settings,
+            metrics=metrics,
+        )
         collector = BacklogCollector(
-            backlogs,
-            f"collect-{self.kind}-{name}-{secrets.token_hex(4)}",
-            policies.policies,
+            run,
             lambda reports: asyncio.to_thread(write_reports, writer, reports),
-            log.write,
-            settings,
-            metrics,
             lambda: decisions.caught_up,
         )
         if not once:

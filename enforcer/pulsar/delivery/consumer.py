@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 from enforcer.core.lines import RESERVED_MS, Counter
 from enforcer.pulsar.delivery.context import DeliveryContext, has_room
-from enforcer.pulsar.delivery.entry import FRAME_BYTES, ArrivedEntry
+from enforcer.pulsar.delivery.entry import ArrivedEntry
 from enforcer.pulsar.delivery.limits import GROUP, NO_TURN, USER, Limits, Room
 from enforcer.pulsar.delivery.permits import MeanEntry, Permits
 from enforcer.wire.pulsar.commands import command
@@ -188,12 +188,12 @@ class Consumer:
 
     def _keep(self, frame: bytes, came: ArrivedEntry | None) -> None:
         self._queue.append((frame, came))
-        self._owner.store.add(1, len(frame) + FRAME_BYTES)
+        self._owner.keep(1, len(frame))
         self._owner.holds(more=True)
 
     def _pop(self) -> tuple[bytes, ArrivedEntry | None]:
         held = self._queue.popleft()
-        self._owner.store.add(-1, -len(held[0]) - FRAME_BYTES)
+        self._owner.keep(-1, -len(held[0]))
         return held
 
     def _may_pass(self, came: ArrivedEntry, *, granted: bool = False) -> bool:

@@ -12,7 +12,7 @@ from prometheus_client import CollectorRegistry
 
 from enforcer.core.lines import Waiter
 from enforcer.core.metrics import Metrics
-from enforcer.pulsar.delivery.entry import ArrivedEntry, Store
+from enforcer.pulsar.delivery.entry import ArrivedEntry
 from enforcer.pulsar.delivery.limits import FREE, GROUP, NO_TURN, USER, Laws, Limits, Room
 from streaming.contract.usage_events import DIMENSIONS
 from streaming.metrics import MetricTable, counter, read_gauge
@@ -47,8 +47,8 @@ class DeliveryMetrics(MetricTable):
     banked_permits = read_gauge(
         "Permits that clients gave and that wait to be forwarded", of="context.banked"
     )
-    held_frames = read_gauge("Frames for consumers that wait for a limit", of="context.held.frames")
-    held_bytes = read_gauge("What they take", of="context.held.size")
+    held_frames = read_gauge("Frames for consumers that wait for a limit", of="context.held_frames")
+    held_bytes = read_gauge("What they take", of="context.held")
     exempt = counter("Consumers that a dispatch rate leaves alone, by why", "why")
     holds = counter("Messages that had to wait with the proxy")
     lost_messages = counter("Messages of topics that are not stored, dropped for a limit")
@@ -67,7 +67,8 @@ class DeliveryContext:
     Attributes:
         laws: what limits.
         lines: who waits for what, in what order.
-        held: all that is held.
+        held: bytes of all that is held.
+        held_frames: how many frames that is.
         banked: permits that clients gave and that were not forwarded.
         metrics: counts.
 
@@ -80,8 +81,7 @@ class DeliveryContext:
     def __init__(self, laws: Laws, metrics: Metrics, call_later: CallLater) -> None:
         self.laws = laws
         self.lines = laws.dispatch.lines
-        self.held = Store()
-        self.banked = 0
+        self.held = self.held_frames = self.banked = 0
         self.metrics = DeliveryMetrics(metrics.registry, self)
         self._throttled = metrics.throttled_frames
         self._call_later = call_later

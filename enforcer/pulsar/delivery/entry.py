@@ -1,16 +1,13 @@
-"""What a MESSAGE brings, counted as brokers count (docs/pulsar/dispatch.md), and how much is held.
+"""What a MESSAGE brings, counted as brokers count (docs/pulsar/dispatch.md).
 
 Metadata is never encrypted or compressed, so nothing of a payload is read.
 """
 
 from typing import Any, Final, NamedTuple
 
-from enforcer.wire.pulsar.frames import BadFrame, message_parts
+from enforcer.wire.pulsar.frames import BadFrame, message_parts, plausible
 from enforcer.wire.pulsar.schema import read
-from enforcer.wire.pulsar.sizes import plausible
 
-FRAME_BYTES: Final = 200
-"""What a frame takes beside its own bytes."""
 _MASK: Final = 2**64 - 1
 
 
@@ -55,28 +52,3 @@ def arrived(frame: bytes, body: Any) -> ArrivedEntry:
         claimed, msgs = min(claimed, max(1, left)), min(msgs, max(1, left))
     marker = metadata.HasField("marker_type")
     return ArrivedEntry(claimed, msgs, len(frame) - start, metadata.publish_time, marker)
-
-
-class Store:
-    """How much is held, of one proxy or one connection.
-
-    Attributes:
-        frames: number.
-        size: bytes.
-
-    Args:
-        outer: the store that this one is a part of.
-    """
-
-    __slots__ = ("_outer", "frames", "size")
-
-    def __init__(self, outer: "Store | None" = None) -> None:
-        self._outer = outer
-        self.frames = self.size = 0
-
-    def add(self, frames: int, size: int) -> None:
-        """So much more, or less."""
-        self.frames += frames
-        self.size += size
-        if self._outer is not None:
-            self._outer.add(frames, size)

@@ -6,7 +6,7 @@ from typing import Any, Final
 
 from enforcer.pulsar.delivery.consumer import Consumer
 from enforcer.pulsar.delivery.context import DeliveryContext
-from enforcer.pulsar.delivery.entry import Store, arrived
+from enforcer.pulsar.delivery.entry import arrived
 from enforcer.pulsar.delivery.limits import Limits
 from enforcer.pulsar.delivery.permit_questions import ConnectionQuestions
 from enforcer.pulsar.link import Link
@@ -42,6 +42,8 @@ _ALL_AGAIN_BYTES: Final = 4_096
 """A REDELIVER without ids is smaller; one with very many would take long to read."""
 _SURE_GONE_MS: Final = 5_000.0
 """What a broker sent before it knew of a consumer's end has come by then."""
+_FRAME_BYTES: Final = 200
+"""What a frame takes beside its own bytes."""
 _CONSUMER_BYTES: Final = 800
 """What a consumer takes at least, beside its names."""
 
@@ -54,7 +56,7 @@ class DeliveryPart:
     Attributes:
         up, down: kinds that it sees.
         link: the connection.
-        store: what it holds.
+        held: bytes of consumers' frames that it holds.
 
     Args:
         link: the connection.
@@ -64,7 +66,7 @@ class DeliveryPart:
     def __init__(self, link: Link, context: DeliveryContext) -> None:
         self.link, self._context = link, context
         self.up, self.down = _UP, _DOWN
-        self.store = Store(context.held)
+        self.held = 0
         self._broker = "pulsar-{}:{}".format(*link.broker)
         self._consumers: dict[int, Consumer] = {}
         # Requests under way that begin or end a consumer.
@@ -97,7 +99,7 @@ class DeliveryPart:
     @property
     def held_bytes(self) -> int:
         """See link.Part."""
-        return self.store.size + self._kept_bytes
+        return self.held + self._kept_bytes
 
     def take_up(self, kind: int, frame: bytes) -> bytes | None:
         """See link.Part.
@@ -149,16 +151,22 @@ class DeliveryPart:
                 self._follow(consumer)
         self._see()
 
+    def keep(self, frames: int, size: int) -> None:
+        """It holds so many frames, and bytes of them, more or less; see `holds`."""
+        size += frames * _FRAME_BYTES
+        self.held += size
+        self._context.held += size
+        self._context.held_frames += frames
+
     def holds(self, *, more: bool = False) -> None:
         """What it holds has become more, or less: too much stops reading the broker until half is gone."""
-        store = self.store
         if self._full_from:
-            if store.size * 2 <= self._full_from:
+            if self.held * 2 <= self._full_from:
                 self._full_from = 0
                 self.link.resume_broker(self)
-        elif more and (store.size > HELD_MESSAGE_BYTES or self._context.held.size > HELD_TOTAL_BYTES):
+        elif more and (self.held > HELD_MESSAGE_BYTES or self._context.held > HELD_TOTAL_BYTES):
             # Only as one comes: at other times the client may have got another frame of the broker's in part.
-            self._full_from = store.size
+            self._full_from = self.held
             self._context.metrics.full.inc()
             self.link.pause_broker(self)
 

@@ -7,17 +7,17 @@ another broker by themselves and ask nobody, so none reaches them: it is followe
 
 import asyncio
 import logging
-import ssl
 from collections.abc import Callable
-from typing import Any, Final, cast
+from typing import Any, Final
 
-from enforcer.host.dial import dial
+from enforcer.host.dial import Owner, Upstream
 from enforcer.host.sockets import Address
 from enforcer.pulsar.context import Context
 from enforcer.pulsar.link import Link
 from enforcer.pulsar.lookup.targets import PLAIN, SECURE
 from enforcer.wire.pulsar.commands import LookupType, ServerError, build, command, parse, rewritten
 from enforcer.wire.pulsar.frames import (
+    ALL,
     AUTH_RESPONSE,
     CLOSE_CONSUMER,
     CLOSE_PRODUCER,
@@ -43,7 +43,6 @@ LOOKUPS_MAX: Final = 1_000
 
 logger = logging.getLogger(__name__)
 
-_ALL: Final = frozenset(range(128))
 _IDLE_MS: Final = 10_000
 _ASKED_MAX: Final = 8
 """Brokers that one client's redirects keep connections to; none that is being asked makes room."""
@@ -52,44 +51,38 @@ _ELSEWHERE: Final = frozenset({CLOSE_PRODUCER, CLOSE_CONSUMER, TOPIC_MIGRATED})
 _NAMED: Final = ("assignedBrokerServiceUrl", "assignedBrokerServiceUrlTls")
 
 
-class AskingFailed(WeirError):
-    """The broker could not be asked."""
+MakeUpstream = Callable[[Owner], Upstream]
 
 
-class LookupClient(asyncio.Protocol):
+class LookupClient:
     """The proxy's own connection to a broker that a lookup was referred to, logged in as the client.
 
-    Connects when it is first asked.
-
     Attributes:
+        peer, server_name: the client's.
         over: it cannot be asked any more.
 
     Args:
+        link: the client's connection.
+        connect: its CONNECT.
         target: the broker.
-        connect: the client's CONNECT.
-        now_ms: the steady clock.
-        tls: how the broker is spoken to; None: in plain text.
-        header: goes before all else (PROXY protocol).
+        make_upstream: makes the connection.
     """
 
-    def __init__(
-        self, target: Address, connect: bytes, now_ms: Callable[[], float],
-        tls: ssl.SSLContext | None = None, header: bytes = b"",
-    ) -> None:  # fmt: skip
-        self._tls, self._header = tls, header
-        self._target = target
+    def __init__(self, link: Link, connect: bytes, target: Address, make_upstream: MakeUpstream) -> None:
+        self.peer, self.server_name = link.peer, link.server_name
         self._connect = connect
-        self._now_ms = now_ms
-        self._used_ms = now_ms()
+        self._now_ms = link.now_ms
+        self._used_ms = link.now_ms()
         # Nothing passes: all kinds are wanted.
         limit = MESSAGE_BYTES_DEFAULT + FRAME_OVERHEAD
         self._splitter = Splitter(lambda _data, _unfinished: None, self._take, limit)
-        self._splitter.wanted = _ALL
-        self._transport: asyncio.Transport | None = None
-        self._open: asyncio.Future[None] | None = None
+        self._splitter.wanted = ALL
+        self._open: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._waiting: dict[int, asyncio.Future[bytes]] = {}
         self._heard = 0
         self.over = False
+        self._upstream = make_upstream(self)
+        self._upstream.dial(target)
 
     @property
     def busy(self) -> bool:
@@ -104,21 +97,14 @@ class LookupClient(asyncio.Protocol):
         """Send a LOOKUP; returns the frame that answers it. The caller limits the time.
 
         Raises:
-            AskingFailed: the broker is away, or does not let the client in.
-            OSError: it cannot be connected to.
+            WeirError: the broker is away, or does not let the client in.
         """
-        loop = asyncio.get_running_loop()
-        answer: asyncio.Future[bytes] = loop.create_future()
+        answer: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
         self._waiting[request_id] = answer
         heard = self._heard
         try:
-            if self._open is None:
-                self._open = loop.create_future()
-                await self._dial()
             await asyncio.shield(self._open)
-            if self._transport is None:
-                raise AskingFailed("the broker closed the connection")
-            self._transport.write(lookup)
+            self._upstream.send(lookup)
             heard = self._heard
             return await answer
         except asyncio.CancelledError:
@@ -131,58 +117,48 @@ class LookupClient(asyncio.Protocol):
             if self._waiting.get(request_id) is answer:
                 del self._waiting[request_id]
 
-    def close(self) -> None:
-        """It is needed no more."""
+    def close(self, why: str = "lost") -> None:
+        """It is needed no more, or cannot be had."""
         self.over = True
         self._splitter.drop()
-        if self._transport is not None:
-            self._transport.close()
-        failure = AskingFailed("the broker closed the connection")
+        self._upstream.close()
         for waiting in (self._open, *self._waiting.values()):
-            if waiting is not None and not waiting.done():
-                waiting.set_exception(failure)
+            if not waiting.done():
+                waiting.set_exception(WeirError(f"the broker cannot be asked ({why})"))
                 # Whether somebody waits for it still does not matter.
                 waiting.exception()
 
-    async def _dial(self) -> None:
-        try:
-            await dial(lambda: self, self._target, self._tls, self._header)
-        except BaseException:
-            # Others that wait for the connection must not wait on, also where this one's time is up.
-            self.close()
-            raise
+    def upstream_changed(self) -> None:
+        """See dial.Owner: who is connected logs in."""
+        login, self._connect = self._connect, b""
+        if login:
+            self._upstream.send(login)
 
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """The broker took the connection."""
-        self._transport = cast(asyncio.Transport, transport)
-        if self.over:
-            self._transport.abort()
-            return
-        self._transport.write(self._connect)
+    def upstream_failed(self, reason: str) -> None:
+        """See dial.Owner."""
+        self.close(reason)
 
-    def data_received(self, data: bytes) -> None:
-        """Bytes from the broker."""
+    def upstream_closed(self) -> None:
+        """See dial.Owner."""
+
+    def upstream_received(self, data: bytes) -> None:
+        """See dial.Owner."""
         self._heard += 1
         try:
             self._splitter.feed(data)
         except BadFrame:
             self.close()
 
-    def connection_lost(self, exc: Exception | None) -> None:
-        """The broker closed the connection, or we did."""
-        self._transport = None
-        self.close()
-
     def _take(self, kind: int, frame: bytes) -> None:
-        if kind == PING and self._transport is not None:
-            self._transport.write(command(PONG))
+        if kind == PING:
+            self._upstream.send(command(PONG))
         elif kind == LOOKUP_RESPONSE:
             answer = self._waiting.get(parse(frame).request_id)
             if answer is not None and not answer.done():
                 answer.set_result(frame)
-        elif kind == CONNECTED and self._open is not None and not self._open.done():
+        elif kind == CONNECTED and not self._open.done():
             self._open.set_result(None)
-        elif kind != PONG and not (self._open is not None and self._open.done()):
+        elif kind != PONG and not self._open.done():
             # A login of several steps cannot be repeated for the client.
             self.close()
 
@@ -193,11 +169,12 @@ class Lookups:
     Args:
         link: the connection.
         context: what all connections share.
+        make_upstream: makes connections to brokers.
     """
 
-    def __init__(self, link: Link, context: Context) -> None:
+    def __init__(self, link: Link, context: Context, make_upstream: MakeUpstream) -> None:
         self._link = link
-        self._context = context
+        self._context, self._make_upstream = context, make_upstream
         self._metrics = context.pulsar_metrics
         # As the client logs in now.
         self._connect = link.connect
@@ -322,11 +299,11 @@ class Lookups:
                 return self._through(answer, frame)
             target = self._learn(answer)
             if target is None:
-                raise AskingFailed(self._no_address)
+                raise WeirError(self._no_address)
             asked.authoritative = answer.authoritative
             frame = await self._other(target).ask(asked.request_id, build(LOOKUP, asked))
             answer = parse(frame)
-        raise AskingFailed("brokers refer to each other")
+        raise WeirError("brokers refer to each other")
 
     def _other(self, target: Address) -> LookupClient:
         """Our own connection to another broker, in the client's name."""
@@ -335,12 +312,9 @@ class Lookups:
             if len(self._others) >= _ASKED_MAX:
                 idle = next((address for address, each in self._others.items() if not each.busy), None)
                 if idle is None:
-                    raise AskingFailed("too many brokers are asked at once")
+                    raise WeirError("too many brokers are asked at once")
                 self._others.pop(idle).close()
-            other = LookupClient(
-                target, self._connect, self._link.now_ms, self._context.upstream_tls,
-                self._context.introduce(self._link),
-            )  # fmt: skip
+            other = LookupClient(self._link, self._connect, target, self._make_upstream)
         self._others[target] = other
         return other
 

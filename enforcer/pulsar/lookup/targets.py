@@ -4,6 +4,8 @@ import re
 from collections.abc import Iterable, Sequence
 from typing import Final
 
+from cachetools import LRUCache
+
 from enforcer.host.sockets import Address
 
 TARGETS_MAX: Final = 1_000
@@ -38,8 +40,7 @@ class Targets:
         # Of IPv6 a target has no brackets.
         bare = (re.sub(r"[\[\]]", "", pattern.lower()) for pattern in patterns)
         self._patterns = [re.compile(_expression(pattern)) for pattern in bare]
-        self._known_max = known_max
-        self._known: dict[Address, None] = {}
+        self._known: LRUCache[Address, None] = LRUCache(known_max)
 
     def __len__(self) -> int:
         return len(self._known)
@@ -52,9 +53,6 @@ class Targets:
         """
         found = parse_target(url.removeprefix(self._scheme)) if url.startswith(self._scheme) else None
         if found is not None:
-            self._known.pop(found, None)
-            if len(self._known) >= self._known_max:
-                del self._known[next(iter(self._known))]
             self._known[found] = None
         return found
 

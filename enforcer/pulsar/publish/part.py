@@ -14,7 +14,7 @@ from enforcer.laws.concurrency.limiter import Limiter
 from enforcer.pulsar.link import Link
 from enforcer.pulsar.publish.context import PublishContext
 from enforcer.pulsar.publish.pending_sends import Window, read_send
-from enforcer.pulsar.publish.producer import Lane, Producer
+from enforcer.pulsar.publish.producer import Producer
 from enforcer.pulsar.publish.producer_closures import ProducerClosures
 from enforcer.pulsar.publish.room import HeldBytes, UnsentReason
 from enforcer.wire.pulsar.commands import TEXT_MAX, ServerError, error, parse
@@ -62,6 +62,8 @@ class PublishingPart:
     Attributes:
         up: kinds from the client that it wants to see.
         down: the same from the broker.
+        window: how many of its SENDs may be unfinished.
+        held: what waits.
 
     Args:
         link: the connection.
@@ -70,10 +72,10 @@ class PublishingPart:
 
     def __init__(self, link: Link, context: PublishContext) -> None:
         self.up, self.down = _UP, _DOWN
-        self._link = link
-        self._context = context
-        self._held = HeldBytes(partial(link.pause, self), partial(link.resume, self))
-        self._lane = Lane(link, context, Window(PENDING_SENDS_MAX), self._held)
+        self.link = link
+        self.context = context
+        self.held = HeldBytes(partial(link.pause, self), partial(link.resume, self))
+        self.window = Window(PENDING_SENDS_MAX)
         self._exempt = frozenset(context.pulsar.exempt_users)
         self._by_id: dict[int, Producer] = {}
         # By request, until it is answered; and the last one by the producer's own id.
@@ -93,7 +95,7 @@ class PublishingPart:
     def held_bytes(self) -> int:
         """What waits, and producers at that: there may be very many of them."""
         producers = len(self._asked) + len(self._by_id) + len(self._shutting)
-        return self._held.size + _PRODUCER_BYTES * producers
+        return self.held.size + _PRODUCER_BYTES * producers
 
     def take_up(self, kind: int, frame: bytes) -> bytes | None:
         """See link.Part.
@@ -150,7 +152,7 @@ class PublishingPart:
     def _take(self, frame: bytes) -> bytes | None:
         """A SEND of the client's."""
         if self._shutting and self._shutting.drops(parse(frame).producer_id):
-            self._context.metrics.unsent_sends.labels(UnsentReason.BLOCKED).inc()
+            self.context.metrics.unsent_sends.labels(UnsentReason.BLOCKED).inc()
             return None
         if not self._looks:
             return frame
@@ -167,17 +169,17 @@ class PublishingPart:
             topic = read_topic(body.topic)
         except BadName as wrong:
             # The broker might read it as a name after all, and nobody would be charged.
-            self._link.to_client(error(body.request_id, ServerError.INVALID_TOPIC_NAME, str(wrong)))
+            self.link.to_client(error(body.request_id, ServerError.INVALID_TOPIC_NAME, str(wrong)))
             return None
         if body.request_id in self._asked:
             raise BadFrame(Reason.UNEXPECTED)
         blocked = self._shutting.refusal(body.producer_id, topic.name)
         if blocked is not None:
-            self._link.to_client(error(body.request_id, *blocked))
+            self.link.to_client(error(body.request_id, *blocked))
             return None
         if len(self._asked) + len(self._by_id) >= PRODUCERS_MAX:
             text = f"a connection may have {PRODUCERS_MAX} producers"
-            self._link.to_client(error(body.request_id, ServerError.NOT_ALLOWED, text))
+            self.link.to_client(error(body.request_id, ServerError.NOT_ALLOWED, text))
             return None
         producer = self._by_id.get(body.producer_id)
         if producer is not None:
@@ -185,9 +187,9 @@ class PublishingPart:
         if producer is not None and not producer.gone:
             # The broker keeps to the one that it has, whatever this one asks for.
             self._doubled.add(body.request_id)
-            producer.asked_ms = self._link.now_ms()
+            producer.asked_ms = self.link.now_ms()
         else:
-            producer = self._coming[body.producer_id] = Producer(self._lane, body.producer_id, topic)
+            producer = self._coming[body.producer_id] = Producer(self, body.producer_id, topic)
         self._asked[body.request_id] = producer
         if not self._limited and self._limits(topic.namespace):
             self._limited = True
@@ -280,7 +282,7 @@ class PublishingPart:
     def _look_at_unfinished(self, now_ms: float) -> None:
         """What is not answered for long never will be, and while the broker is not read no answer is seen."""
         late_ms = now_ms - bounds.SLOT_DEADLINE_MS - _GRACE_MS
-        stalled = self._link.stalled
+        stalled = self.link.stalled
         for producer in self._by_id.values():
             producer.unfinished.expire(late_ms)
             if stalled:
@@ -289,8 +291,8 @@ class PublishingPart:
 
     def _watch(self) -> None:
         """Look at SENDs if they are limited, or some wait."""
-        link = self._link
-        state = (self._context.meter.generation, link.limiter, link.user)
+        link = self.link
+        state = (self.context.meter.generation, link.limiter, link.user)
         if state != self._state:
             self._state = state
             self._limited = any(map(self._limits, {each.namespace for each in self._producers()}))
@@ -310,11 +312,11 @@ class PublishingPart:
         down = _DOWN | (_ANSWERS if self._looks else set()) | (_DONE if shuts else set())
         if (up, down) != (self.up, self.down):
             self.up, self.down = up, down
-            self._link.look_again()
+            self.link.look_again()
 
     def _limits(self, namespace: str) -> bool:
         """Whether SENDs to topics of a namespace are charged or counted."""
-        link, context = self._link, self._context
+        link, context = self.link, self.context
         if link.user in self._exempt:
             return False
         if link.limiter is not None or context.of_user(link.user) is not None:

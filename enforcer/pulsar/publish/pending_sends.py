@@ -8,9 +8,8 @@ from enforcer.core.lines import Waiter
 from enforcer.laws.concurrency.limiter import Limiter, Ticket
 from enforcer.laws.shares.topic_accounts import Bill, ChargeResult
 from enforcer.wire.pulsar.commands import parse
-from enforcer.wire.pulsar.frames import message_parts
+from enforcer.wire.pulsar.frames import message_parts, plausible
 from enforcer.wire.pulsar.schema import read
-from enforcer.wire.pulsar.sizes import plausible
 
 
 class Send(NamedTuple):

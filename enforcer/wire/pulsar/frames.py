@@ -60,7 +60,14 @@ _LEAST: Final = 12
 """Bytes of the smallest frame: sizes, kind, and the tag and length of an empty body."""
 _SURE: Final = 17
 """Bytes after which the length of the body must have ended: a tag of two bytes, a length of five."""
+_BYTES_EACH: Final = 6
+"""A message of a batch takes so many at least: its size, and metadata that say how long its payload is."""
+_PER_BYTE: Final = (0, 42, 172, 5_000, 4)
+"""Messages of a batch that a byte can stand for where it is compressed: so many equal ones the longest
+repetition of the codec holds (CompressionType: none, LZ4, ZLIB, ZSTD, SNAPPY)."""
 _KINDS: Final = 128
+ALL: Final = frozenset(range(_KINDS))
+"""Every kind of frame."""
 _TYPE_TAG: Final = 8
 
 
@@ -152,6 +159,26 @@ def message_parts(frame: bytes) -> tuple[int, int, int]:
     if payload > len(frame):
         raise BadFrame(Reason.BAD_MESSAGE)
     return start, at + 4, payload
+
+
+def plausible(claimed: int, payload: int, compression: int) -> int:
+    """How many messages a batch counts for: no more than its payload can hold, at least 1.
+
+    What it claims is its producer's word, which nobody checks.
+
+    Args:
+        claimed: what it says.
+        payload: its bytes.
+        compression: a CompressionType; one that is not known counts as a message for each byte.
+
+    >>> plausible(30, 3_000, 0), plausible(2_000_000_000, 60, 0), plausible(1_000, 60, 1), plausible(5, 0, 9)
+    (30, 10, 1000, 1)
+    """
+    if not compression:
+        room = payload // _BYTES_EACH
+    else:
+        room = payload * (_PER_BYTE[compression] if 0 < compression < len(_PER_BYTE) else 1)
+    return max(1, min(claimed, room))
 
 
 class Splitter:

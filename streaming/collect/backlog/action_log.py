@@ -1,11 +1,11 @@
 """Actions on backlogs, written to `weir.decisions` before and after (docs/contract.md 3.5)."""
 
 import asyncio
-import contextlib
+from concurrent.futures import Future
 from functools import partial
 
 import orjson
-from confluent_kafka import KafkaError, KafkaException, Message
+from confluent_kafka import KafkaError, KafkaException
 
 from streaming.contract.backlog.actions import BacklogAction
 from streaming.contract.errors import WeirError
@@ -43,24 +43,18 @@ class ActionLog:
         Raises:
             WeirError: it was not written in time, or is not known to be.
         """
-        loop = asyncio.get_running_loop()
-        written: asyncio.Future[KafkaError | None] = loop.create_future()
-
-        def settle(error: KafkaError | None) -> None:
-            if not written.done():
-                written.set_result(error)
-
-        def delivered(error: KafkaError | None, _message: Message) -> None:
-            # The loop may have ended.
-            with contextlib.suppress(RuntimeError):
-                loop.call_soon_threadsafe(settle, error)
-
+        written: Future[KafkaError | None] = Future()
+        # Whoever stops waiting cannot take it back: it is still told of.
+        written.set_running_or_notify_cancel()
         value = orjson.dumps(action.fields())
         try:
-            self._lasting.producer.produce(self._topic, value, action.topic.encode(), on_delivery=delivered)
+            self._lasting.producer.produce(
+                self._topic, value, action.topic.encode(),
+                on_delivery=lambda error, _message: written.set_result(error),
+            )  # fmt: skip
         except (KafkaException, BufferError) as error:
             raise WeirError(f"not written to {self._where}: {reason_of(error)}") from error
-        failed = await written
+        failed = await asyncio.wrap_future(written)
         if failed is not None:
             raise WeirError(f"not written to {self._where}: {failed.str()}")
 

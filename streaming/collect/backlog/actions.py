@@ -8,21 +8,18 @@ by this run and the law says the same of that: after a restart everything is loo
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from collections.abc import Coroutine, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any, Final
 
-from streaming.collect.backlog.cluster import BacklogCluster, CannotEvict, Eviction, NotKnown, Order, now_ms
-from streaming.collect.backlog.metrics import BacklogMetrics
+from streaming.collect.backlog.cluster import CannotEvict, CollectorRun, Eviction, now_ms
 from streaming.collect.backlog.open_orders import OpenOrders, decision_of
 from streaming.collect.backlog.plans import Plan, ReportNames, plan_of
-from streaming.collect.settings import BacklogSettings
 from streaming.contract.backlog.actions import BEGUN, DONE, FAILED, BacklogAction
 from streaming.contract.backlog.decisions import BacklogDecision, EvictionPlan
 from streaming.contract.errors import WeirError
 from streaming.contract.printable import printable
-from streaming.policy.policy_set import PolicySet
 from streaming.policy.topics import KIND_OF, BacklogQuota, backlog_quota
 
 STOP_MS: Final = 2_000
@@ -51,26 +48,15 @@ class Actions:
     """Of one run of a collector; all in its loop.
 
     Args:
-        name: of this run.
+        run: see there.
         sent: its reports.
         unsettled: of earlier runs: topics that must wait.
-        policies: those in force now.
-        log: writes an action, and raises WeirError where it is not written.
     """
 
-    def __init__(
-        self,
-        cluster: BacklogCluster,
-        name: str,
-        sent: ReportNames,
-        unsettled: OpenOrders,
-        policies: Callable[[], PolicySet],
-        log: Callable[[BacklogAction], Awaitable[None]],
-        settings: BacklogSettings,
-        metrics: BacklogMetrics,
-    ) -> None:
-        self._cluster, self._name, self._sent, self._unsettled = cluster, name, sent, unsettled
-        self._policies, self._log, self._settings, self._metrics = policies, log, settings, metrics
+    def __init__(self, run: CollectorRun, sent: ReportNames, unsettled: OpenOrders) -> None:
+        self._run, self._sent, self._unsettled = run, sent, unsettled
+        self._cluster, self._metrics, self._policies = run.cluster, run.metrics, run.policies
+        self._limit_ms = run.settings.order_timeout_ms
         self._newest: dict[str, int] = {}
         self._waiting: dict[str, Plan] = {}
         self._busy: dict[str, asyncio.Task[None]] = {}
@@ -188,9 +174,10 @@ class Actions:
             return PUT_OFF, alone
         self._left -= 1
         begun = self._begun(plan, planned, quota)
-        order = Order(report=plan.report, planned=planned, may_delete=quota.allow_delete_records)
+        may_delete = quota.allow_delete_records
+        prepared = self._cluster.prepare(plan.report, planned, may_delete=may_delete)
         try:
-            eviction = await self._limited(self._cluster.prepare(order))
+            eviction = await self._limited(prepared)
         except (WeirError, TimeoutError) as error:
             return await self._failed([begun], error), alone
         if eviction is None:
@@ -198,17 +185,7 @@ class Actions:
         together: list[Eviction] = [eviction, *eviction.also]
         self._left = max(0, self._left - len(eviction.also))
         all_begun = [
-            replace(
-                begun,
-                id=_id(plan, planned.quota_type, one.subscription),
-                subscription=one.subscription,
-                ts=now_ms(),
-                how=one.how,
-                since=one.since,
-                upto=one.upto,
-                messages=one.messages,
-                bytes=one.bytes,
-            )
+            replace(begun, id=_id(plan, planned.quota_type, one.subscription), ts=now_ms(), **one.lost())
             for one in together
         ]
         return await self._evict(all_begun, eviction), [one.subscription for one in together]
@@ -221,7 +198,7 @@ class Actions:
             quota_type=planned.quota_type,
             policy=quota.policy,
             limit=quota.limit,
-            actor=self._name,
+            actor=self._run.name,
             step=BEGUN,
             subscription=planned.subscription,
         )
@@ -240,7 +217,7 @@ class Actions:
         """Carry out what some subscriptions lose by one act; what becomes of it."""
         try:
             for action in begun:
-                await self._log(action)
+                await self._run.log(action)
         except WeirError as error:
             # They may stand there all the same.
             return await self._failed(begun, error)
@@ -248,9 +225,7 @@ class Actions:
         try:
             await self._limited(self._cluster.carry_out(eviction))
         except CannotEvict as error:
-            if not isinstance(error, NotKnown):
-                return await self._failed(begun, error)
-            unknown = error
+            return await self._failed(begun, error)
         except (WeirError, TimeoutError) as error:
             unknown = error
         except Exception as error:
@@ -286,7 +261,7 @@ class Actions:
         logger.warning(
             "%s: it is not known yet whether something was evicted from %s: %s; looked at again in %d ms",
             printable(begun[0].topic), printable(begun[0].subscription), printable(reason),
-            self._settings.order_timeout_ms,
+            self._limit_ms,
         )  # fmt: skip
         full = [one for one in begun if not self._unsettled.hold(replace(one, ts=now_ms(), reason=reason))]
         if full:
@@ -295,7 +270,7 @@ class Actions:
         return _HELD
 
     def _reason(self, error: Exception) -> str:
-        return str(error) or f"no answer within {self._settings.order_timeout_ms} ms"
+        return str(error) or f"no answer within {self._limit_ms} ms"
 
     async def _failed(self, actions: Sequence[BacklogAction], error: Exception) -> str:
         reason = self._reason(error)
@@ -312,7 +287,7 @@ class Actions:
     async def _end(self, action: BacklogAction) -> bool:
         """Say how an action ended, later if it cannot be said now; whether it could."""
         try:
-            await self._log(action)
+            await self._run.log(action)
         except WeirError as error:
             if len(self._unsaid) == UNSAID_MAX:
                 self._metrics.unsaid_dropped.inc()
@@ -324,7 +299,7 @@ class Actions:
 
     async def _limited(self, asked: Coroutine[Any, Any, Any]) -> Any:
         """What is asked of the cluster, within the limit."""
-        async with asyncio.timeout(self._settings.order_timeout_ms / 1000):
+        async with asyncio.timeout(self._limit_ms / 1000):
             return await asked
 
 

@@ -5,19 +5,32 @@ moves a subscription to a position, never by a number of messages, so that doing
 """
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Any, Final, Protocol
 
-from streaming.contract.backlog.actions import Position
+from streaming.collect.backlog.metrics import BacklogMetrics
+from streaming.collect.settings import BacklogSettings
+from streaming.contract.backlog.actions import BacklogAction, Position
 from streaming.contract.backlog.decisions import EvictionPlan
-from streaming.contract.broker_events import Backlog
+from streaming.contract.broker_events import Backlog, Ledger, Subscription
 from streaming.contract.errors import WeirError
+from streaming.policy.policy_set import PolicySet
+
+_LOST: Final = ("subscription", "how", "since", "upto", "messages", "bytes")
 
 
 def now_ms() -> int:
     """Our clock, ms since the epoch."""
     return time.time_ns() // 1_000_000
+
+
+def unnamed_report(
+    topic: str, ts: int, ledgers: Iterable[Ledger], subscriptions: Iterable[Subscription]
+) -> Backlog:
+    """What is known of a topic that was read at `ts`, by our clock; whoever sends it gives it an id."""
+    held, readers = tuple(ledgers), tuple(subscriptions)
+    return Backlog(id="", ts=ts, at=ts, broker="", topic=topic, ledgers=held, subscriptions=readers)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,7 +52,7 @@ class RoundResult:
     """What a round has found.
 
     Attributes:
-        reports: a topic each, without names: `id` is empty; `ts` is when that topic was read, by our clock.
+        reports: a topic each, see unnamed_report.
         unread: topics that are there and could not be read in this round.
         failures: why, a line each for the log; topics that have gone meanwhile are none.
         publish_times_missed: publish times that were wanted and not read in this round.
@@ -52,23 +65,8 @@ class RoundResult:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Order:
-    """A subscription is to lose what was planned.
-
-    Attributes:
-        report: that the plan was made of, as it was sent.
-        planned: what must go.
-        may_delete: whether records may be deleted where the position cannot be moved.
-    """
-
-    report: Backlog
-    planned: EvictionPlan
-    may_delete: bool
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Eviction:
-    """How an order is carried out, known before it is.
+    """How a line of a plan is carried out, known before it is.
 
     Attributes:
         topic: full name.
@@ -88,13 +86,17 @@ class Eviction:
     bytes: int
     also: tuple["Eviction", ...] = ()
 
+    def lost(self) -> dict[str, Any]:
+        """What an action says of it, by the same names."""
+        return {name: getattr(self, name) for name in _LOST}
+
 
 class CannotEvict(WeirError):
-    """An order cannot be carried out now and nothing was done; the next check tries again."""
+    """It cannot be carried out now and nothing was done; the next check tries again."""
 
 
-class NotKnown(CannotEvict):
-    """It is not known whether an order was carried out: where the subscription stands tells."""
+class NotKnown(WeirError):
+    """It is not known whether it was carried out: where the subscription stands tells."""
 
 
 class BacklogCluster(Protocol):
@@ -108,11 +110,16 @@ class BacklogCluster(Protocol):
         """
         ...
 
-    async def prepare(self, order: Order) -> Eviction | None:
-        """What carrying it out comes to, as things are now; None: there is nothing left to do.
+    async def prepare(self, report: Backlog, planned: EvictionPlan, *, may_delete: bool) -> Eviction | None:
+        """What a plan comes to, as things are now; None: there is nothing left to do.
+
+        Args:
+            report: that it was made of, as it was sent.
+            planned: what a subscription must lose.
+            may_delete: whether records may be deleted where the position cannot be moved.
 
         Raises:
-            CannotEvict: why not.
+            WeirError: why it cannot be carried out.
         """
         ...
 
@@ -121,7 +128,7 @@ class BacklogCluster(Protocol):
 
         Raises:
             CannotEvict: it was refused, nothing was done.
-            NotKnown: it may have been done.
+            WeirError: it may have been done.
         """
         ...
 
@@ -132,3 +139,21 @@ class BacklogCluster(Protocol):
             WeirError: nothing could be read.
         """
         ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CollectorRun:
+    """What one run of a collector works with.
+
+    Attributes:
+        name: of this run: of its reports and actions.
+        policies: those in force now.
+        log: writes an action; raises WeirError where it was not.
+    """
+
+    cluster: BacklogCluster
+    name: str
+    policies: Callable[[], PolicySet]
+    log: Callable[[BacklogAction], Awaitable[None]]
+    settings: BacklogSettings
+    metrics: BacklogMetrics

@@ -10,18 +10,16 @@ from itertools import islice
 from typing import Final
 
 from streaming.collect.backlog.actions import Actions
-from streaming.collect.backlog.cluster import BacklogCluster, RoundQuestion, RoundResult
-from streaming.collect.backlog.metrics import BacklogMetrics
+from streaming.collect.backlog.cluster import CollectorRun, RoundQuestion, RoundResult
 from streaming.collect.backlog.open_orders import OpenOrders
 from streaming.collect.backlog.plans import ReportNames
-from streaming.collect.settings import BacklogSettings
 from streaming.contract.backlog.actions import BacklogAction
 from streaming.contract.backlog.decisions import BacklogDecision
 from streaming.contract.broker_events import Backlog
 from streaming.contract.errors import TakenOver, WeirError
 from streaming.contract.printable import printable
 from streaming.laws.backlog.law import EVICTION
-from streaming.policy.policy_set import PolicySet, Section
+from streaming.policy.policy_set import Section
 from streaming.policy.topics import BacklogKind, backlog_quota, check_interval_s
 
 ROUNDS_KEPT: Final = 3
@@ -48,30 +46,25 @@ class BacklogCollector:
     """One run of it; all in its loop.
 
     Args:
-        name: of this run: of its reports and actions.
+        run: what it works with.
         write: writes reports, all or none; returns the topics whose reports were too large. Raises WeirError
             where they were not written, TakenOver where they never will be.
-        log: writes an action; raises WeirError where it was not.
         known: whether all actions of earlier runs were read that may not have ended (see `take`).
     """
 
     def __init__(
         self,
-        cluster: BacklogCluster,
-        name: str,
-        policies: Callable[[], PolicySet],
+        run: CollectorRun,
         write: Callable[[Sequence[Backlog]], Awaitable[Sequence[str]]],
-        log: Callable[[BacklogAction], Awaitable[None]],
-        settings: BacklogSettings,
-        metrics: BacklogMetrics,
         known: Callable[[], bool],
     ) -> None:
-        self._cluster, self._policies, self._write, self._metrics = cluster, policies, write, metrics
-        self._sent = ReportNames(name, ROUNDS_KEPT)
+        self._cluster, self._policies, self._metrics = run.cluster, run.policies, run.metrics
+        self._write = write
+        self._sent = ReportNames(run.name, ROUNDS_KEPT)
         # Only a cluster that was looked at knows where its subscriptions are.
         self._looked = False
-        self._unsettled = OpenOrders(cluster, name, log, settings, metrics, lambda: self._looked and known())
-        self.actions = Actions(cluster, name, self._sent, self._unsettled, policies, log, settings, metrics)
+        self._unsettled = OpenOrders(run, lambda: self._looked and known())
+        self.actions = Actions(run, self._sent, self._unsettled)
         self._next_progress_s = self._next_behind_s = self._next_failure_s = float("-inf")
 
     def take(self, said: BacklogDecision | BacklogAction) -> None:

@@ -11,13 +11,11 @@ import contextlib
 import logging
 import time
 from collections import Counter
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Final
 
-from streaming.collect.backlog.cluster import BacklogCluster, now_ms
-from streaming.collect.backlog.metrics import BacklogMetrics
-from streaming.collect.settings import BacklogSettings
+from streaming.collect.backlog.cluster import CollectorRun, now_ms
 from streaming.contract.backlog.actions import BEGUN, DONE, ENDED, FAILED, BacklogAction
 from streaming.contract.errors import WeirError
 from streaming.contract.printable import printable
@@ -56,24 +54,14 @@ class OpenOrders:
     """Those of all other runs of one collector, and those of this one that nobody has answered.
 
     Args:
-        cluster: that tells how far subscriptions are.
+        run: of this collector: its cluster tells how far subscriptions are.
         known: whether all that may be there was read; before that every topic is held.
-        wall_ms: the time now, ms since the epoch.
     """
 
-    def __init__(
-        self,
-        cluster: BacklogCluster,
-        name: str,
-        log: Callable[[BacklogAction], Awaitable[None]],
-        settings: BacklogSettings,
-        metrics: BacklogMetrics,
-        known: Callable[[], bool],
-        wall_ms: Callable[[], int] = now_ms,
-    ) -> None:
-        self._cluster, self._name, self._log = cluster, name, log
-        self._settings, self._metrics = settings, metrics
-        self._known, self._wall_ms = known, wall_ms
+    def __init__(self, run: CollectorRun, known: Callable[[], bool]) -> None:
+        self._run, self._name, self._metrics = run, run.name, run.metrics
+        self._limit_ms = run.settings.order_timeout_ms
+        self._known = known
         self._begun: dict[str, BacklogAction] = {}
         self._topics: Counter[str] = Counter()
         self._stuck: dict[str, float] = {}
@@ -88,7 +76,7 @@ class OpenOrders:
             self._drop(action.id)
         elif action.step == BEGUN and action.subscription and action.id not in self._begun:
             # Whatever clock has said when: it was begun before we read it.
-            self.hold(replace(action, ts=min(action.ts, self._wall_ms())))
+            self.hold(replace(action, ts=min(action.ts, now_ms())))
 
     def hold(self, action: BacklogAction) -> bool:
         """One was begun, and it is not known whether it was carried out; False: there is no room."""
@@ -112,14 +100,14 @@ class OpenOrders:
         """
         if not self._known():
             return
-        latest = self._wall_ms() - self._settings.order_timeout_ms
+        latest = now_ms() - self._limit_ms
         due: dict[str, list[BacklogAction]] = {}
         for action in self._begun.values():
             if action.ts <= latest and (action.id in self._stuck) == stuck:
                 due.setdefault(action.topic, []).append(action)
         for topic, actions in due.items():
             try:
-                async with asyncio.timeout(self._settings.order_timeout_ms / 1000):
+                async with asyncio.timeout(self._limit_ms / 1000):
                     await self._settle(topic, actions)
             except (WeirError, TimeoutError) as error:
                 await self._stay(topic, actions, str(error) or "no answer")
@@ -144,7 +132,7 @@ class OpenOrders:
     async def _settle(self, topic: str, actions: list[BacklogAction]) -> None:
         places = [(one.subscription, one.upto) for one in actions]
         known = [(name, upto) for name, upto in places if upto is not None]
-        answers = iter(await self._cluster.passed(topic, known) if known else [])
+        answers = iter(await self._run.cluster.passed(topic, known) if known else [])
         for action in actions:
             passed = next(answers) if action.upto is not None else None
             await self._end(action, passed)
@@ -160,10 +148,8 @@ class OpenOrders:
             return
         why = {True: "", False: _NOT_DONE, None: _NOT_KNOWN}[passed]
         reason = f"{action.reason or CUT_OFF}{why}" if why else ""
-        end = replace(
-            action, ts=self._wall_ms(), actor=self._name, step=DONE if passed else FAILED, reason=reason
-        )
-        await self._log(end)
+        end = replace(action, ts=now_ms(), actor=self._name, step=DONE if passed else FAILED, reason=reason)
+        await self._run.log(end)
         self._drop(action.id)
         logger.info(
             "%s: eviction from %s that was cut short: %s", printable(end.topic), printable(end.subscription),

@@ -4,9 +4,10 @@ from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import replace
 
+from kafka import TopicPartition
 from kafka.protocol.admin import DeleteRecordsRequest, DescribeGroupsRequest
-from kafka.protocol.consumer import OffsetCommitRequest
 from kafka.protocol.metadata import FindCoordinatorRequest
+from kafka.structs import OffsetAndMetadata
 
 from streaming.collect.backlog.cluster import CannotEvict
 from streaming.collect.kafka.connection import REQUEST_MS, Connection, Unanswered, chunks, why
@@ -20,13 +21,12 @@ from streaming.collect.kafka.partitions import (
     Place,
 )
 from streaming.contract.printable import printable
+from streaming.kafka_io.admin_client import AdminClient
 from streaming.kafka_io.messages import AlterShareGroupOffsetsRequest
 
 _DEAD = "Dead"
 _GROUP = 0
 """FindCoordinator's type of key."""
-_NO_GENERATION = -1
-"""OffsetCommit from outside of a group: a coordinator refuses it while the group has members."""
 
 
 class BacklogActor:
@@ -185,33 +185,17 @@ class BacklogActor:
             raise Unanswered(f"the offset of {printable(group)} is {after and after.first}, not {target}")
 
     async def _commit(self, partition: Partition, node: int, group: str, target: int) -> int:
-        """Commit an offset from outside of a group; the coordinator's error code."""
-        topic = OffsetCommitRequest.OffsetCommitRequestTopic
-        part = topic.OffsetCommitRequestPartition(
-            partition_index=partition.number,
-            committed_offset=target,
-            committed_leader_epoch=-1,
-            committed_metadata="",
-        )
-        answer = await self._connection.send(
-            OffsetCommitRequest(
-                group_id=group,
-                generation_id_or_member_epoch=_NO_GENERATION,
-                member_id="",
-                group_instance_id=None,
-                topics=[topic(name=partition.topic, partitions=[part])],
-                max_version=8,
-            ),
-            node,
-        )
+        """Commit an offset from outside, which a group with members is refused; the coordinator's code."""
+        offsets = {TopicPartition(*partition): OffsetAndMetadata(target, "", -1)}
+        request = AdminClient._alter_group_offsets_request(group, offsets)
+        answer = await self._connection.send(request, node)
         return int(answer.topics[0].partitions[0].error_code)
 
     async def _move_share(self, partition: Partition, node: int, group: str, target: int) -> int:
         """The same of a share group's start offset; it too is refused while there are members."""
-        request = AlterShareGroupOffsetsRequest
-        part = request.Topic.Partition(partition_index=partition.number, start_offset=target)
-        topics = [request.Topic(topic_name=partition.topic, partitions=[part])]
-        answer = await self._connection.send(request(group_id=group, topics=topics), node)
+        topics = [(partition.topic, [(partition.number, target)])]
+        request = AlterShareGroupOffsetsRequest(group_id=group, topics=topics)
+        answer = await self._connection.send(request, node)
         codes = [one.error_code for topic in answer.responses for one in topic.partitions]
         if not answer.error_code and not codes:
             raise Unanswered(f"broker {node} does not tell whether it has moved {printable(group)}")
@@ -224,17 +208,9 @@ class BacklogActor:
             CannotEvict: it was refused; nothing was done.
             Unanswered: it is not known whether it was done.
         """
-        request = DeleteRecordsRequest
-        part = request.DeleteRecordsTopic.DeleteRecordsPartition(
-            partition_index=place.partition.number, offset=target
-        )
-        answer = await self._connection.send(
-            request(
-                topics=[request.DeleteRecordsTopic(name=place.partition.topic, partitions=[part])],
-                timeout_ms=REQUEST_MS,
-            ),
-            place.leader,
-        )
+        topics = [(place.partition.topic, [(place.partition.number, target)])]
+        request = DeleteRecordsRequest(topics=topics, timeout_ms=REQUEST_MS)
+        answer = await self._connection.send(request, place.leader)
         one = answer.topics[0].partitions[0]
         if one.error_code:
             raise CannotEvict(

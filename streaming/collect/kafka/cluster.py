@@ -7,7 +7,7 @@ from typing import Final
 
 from confluent_kafka import KafkaException
 
-from streaming.collect.backlog.cluster import RoundQuestion, RoundResult, now_ms
+from streaming.collect.backlog.cluster import RoundQuestion, RoundResult, now_ms, unnamed_report
 from streaming.collect.kafka.actor import BacklogActor
 from streaming.collect.kafka.connection import Connection, Unanswered
 from streaming.collect.kafka.evictor import KafkaEvictor
@@ -183,15 +183,8 @@ class KafkaCluster:
                     oldest_publish_time=None if spot is None else times.get(spot),
                 )
             )
-        return Backlog(
-            id="",
-            ts=draft.extent.ts,
-            at=draft.extent.ts,
-            broker="",
-            topic=draft.known.place.full,
-            ledgers=stretches.ledgers(slowest),
-            subscriptions=tuple(subscriptions),
-        )
+        topic, ts = draft.known.place.full, draft.extent.ts
+        return unnamed_report(topic, ts, stretches.ledgers(slowest), subscriptions)
 
     def close(self) -> None:
         """Close all connections."""

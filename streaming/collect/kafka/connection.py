@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import time
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
+from concurrent.futures import Future
 from contextvars import ContextVar
 from typing import Any, Final, TypeVar
 
@@ -112,18 +113,13 @@ class Connection:
     @staticmethod
     async def _answer_of(admin: AdminClient, call: Callable[[AdminClient], Any]) -> Any:
         """The result of a call on the client's own thread."""
-        loop = asyncio.get_running_loop()
-        answer: asyncio.Future[Any] = loop.create_future()
-
-        def settle(put: Callable[[Any], None], value: Any) -> None:
-            # The loop may be closed by the time that an answer comes that nobody waits for.
-            with contextlib.suppress(RuntimeError):
-                loop.call_soon_threadsafe(lambda: None if answer.done() else put(value))
-
-        future = admin._manager.call_soon(call, admin)
-        future.add_callback(lambda value: settle(answer.set_result, value))
-        future.add_errback(lambda error: settle(answer.set_exception, error))
-        return await answer
+        answer: Future[Any] = Future()
+        # Whoever stops waiting cannot take it back: the client still tells it.
+        answer.set_running_or_notify_cancel()
+        asked = admin._manager.call_soon(call, admin)
+        asked.add_callback(answer.set_result)
+        asked.add_errback(answer.set_exception)
+        return await asyncio.wrap_future(answer)
 
     async def _opened(self) -> AdminClient:
         """The client; one that is still connecting when we stop waiting is there for the next request."""

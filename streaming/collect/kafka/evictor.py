@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from streaming.collect.backlog.cluster import CannotEvict, Eviction, NotKnown, Order
+from streaming.collect.backlog.cluster import CannotEvict, Eviction
 from streaming.collect.kafka.actor import BacklogActor
 from streaming.collect.kafka.connection import Unanswered
 from streaming.collect.kafka.groups import INACTIVE, Come
@@ -45,29 +45,23 @@ class KafkaEvictor:
     def __init__(self, acting: BacklogActor, partitions: Partitions) -> None:
         self._acting, self._partitions = acting, partitions
 
-    async def prepare(self, order: Order) -> Eviction | None:
+    async def prepare(self, report: Backlog, planned: EvictionPlan, *, may_delete: bool) -> Eviction | None:
         """None: the group is there already, or has gone."""
-        try:
-            return await self._prepare(order)
-        except Unanswered as error:
-            raise CannotEvict(str(error)) from error
-
-    async def _prepare(self, order: Order) -> Eviction | None:
-        report, group = order.report, order.planned.subscription
+        group = planned.subscription
         known = self._partitions.topic(report.topic)
         if known is None or report.ts not in known.reports:
             raise CannotEvict(
                 f"the report of {report.ts} on {printable(report.topic)} was not made in this run"
             )
         place = await self._acting.still(known.place)
-        target = await self._target(report, order.planned, place)
+        target = await self._target(report, planned, place)
         node = (await self._acting.coordinators([group]))[group]
         committed = await self._acting.committed(place, node, group)
         # After a share group's lag the end is asked for, by reports before it: so none seems to go back.
         start, end = await self._acting.extent(place)
         if committed is None or (come := max(start, committed.position(end))) >= target:
             return None
-        reported = _planned_from(report, order.planned, target)
+        reported = _planned_from(report, planned, target)
         if group not in reported or come < reported[group]:
             raise CannotEvict(f"group {printable(group)} was moved back to offset {come} since the report")
         losers = {group: committed}
@@ -77,7 +71,7 @@ class KafkaEvictor:
             )
         state = await self._acting.state(group, node)
         how = OFFSETS if state in INACTIVE else DELETE_RECORDS
-        if how == DELETE_RECORDS and not order.may_delete:
+        if how == DELETE_RECORDS and not may_delete:
             raise CannotEvict(
                 f"group {printable(group)} is active ({state}), so its offset cannot be moved: "
                 "set allow_delete_records: true or stop it"
@@ -134,23 +128,20 @@ class KafkaEvictor:
         """Do it, and see that it was done."""
         assert isinstance(eviction, _Prepared)
         target = eviction.target
-        try:
-            place = await self._acting.still(eviction.place)
-            start, end = await self._acting.extent(place)
-            if target > end:
-                raise CannotEvict(f"{printable(eviction.topic)} ends at {end} now")
-            if start >= target:
-                return
-            if eviction.how == OFFSETS:
-                floor = eviction.floors[eviction.subscription]
-                await self._acting.move(place, eviction.subscription, floor, target)
-            else:
-                # Of all groups of the cluster: one may have come since the report.
-                groups = await self._acting.groups()
-                await self._losers(place, target, eviction.floors, groups)
-                await self._acting.delete(place, target)
-        except Unanswered as error:
-            raise NotKnown(f"it is not known whether it was done: {error}") from error
+        place = await self._acting.still(eviction.place)
+        start, end = await self._acting.extent(place)
+        if target > end:
+            raise CannotEvict(f"{printable(eviction.topic)} ends at {end} now")
+        if start >= target:
+            return
+        if eviction.how == OFFSETS:
+            floor = eviction.floors[eviction.subscription]
+            await self._acting.move(place, eviction.subscription, floor, target)
+        else:
+            # Of all groups of the cluster: one may have come since the report.
+            groups = await self._acting.groups()
+            await self._losers(place, target, eviction.floors, groups)
+            await self._acting.delete(place, target)
 
     async def passed(self, topic: str, subscriptions: Sequence[tuple[str, Position]]) -> list[bool | None]:
         """Whether each has come to a position or further, or what was before it is deleted."""

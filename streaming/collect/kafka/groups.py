@@ -295,20 +295,13 @@ def _list_request() -> Any:
 
 def _fetch_request(groups: Sequence[str], partition: Partition | None) -> Any:
     """For one partition, or for all that a group has."""
-    one = OffsetFetchRequest.OffsetFetchRequestGroup
-    topics = None
-    if partition is not None:
-        own = one.OffsetFetchRequestTopics
-        topics = [own(name=name, partition_indexes=numbers) for name, numbers in by_topic([partition])]
-    return OffsetFetchRequest(
-        groups=[one(group_id=group, topics=topics) for group in groups], min_version=8, max_version=9
-    )
+    topics = None if partition is None else by_topic([partition])
+    return OffsetFetchRequest(groups=[(group, topics) for group in groups], min_version=8, max_version=8)
 
 
 def _share_request(groups: Sequence[str]) -> Any:
     """For all that each has."""
-    one = DescribeShareGroupOffsetsRequest.Group
-    return DescribeShareGroupOffsetsRequest(groups=[one(group_id=group, topics=None) for group in groups])
+    return DescribeShareGroupOffsetsRequest(groups=[(group, None) for group in groups])
 
 
 def _leaderless(topics: Iterable[Any]) -> int:

@@ -200,21 +200,10 @@ class PartitionReader:
         self, leader: int, wanted: Sequence[Partition], at: int, failures: list[str]
     ) -> dict[Partition, int]:
         """The offset of each at a time (ms, LATEST, EARLIEST); LATEST where nothing is as young: -1."""
-        request = ListOffsetsRequest
-        topic, part = request.ListOffsetsTopic, request.ListOffsetsTopic.ListOffsetsPartition
-        answer = await self._connection.send(
-            request(
-                replica_id=-1,
-                isolation_level=0,
-                topics=[
-                    topic(name=name, partitions=[part(partition_index=one, timestamp=at) for one in numbers])
-                    for name, numbers in by_topic(wanted)
-                ],
-                min_version=1,
-                max_version=9,
-            ),
-            leader,
-        )
+        # Of each partition its number, no epoch of its leader, and the time.
+        topics = [(name, [(one, -1, at) for one in numbers]) for name, numbers in by_topic(wanted)]
+        request = ListOffsetsRequest(isolation_level=0, topics=topics, min_version=4, max_version=9)
+        answer = await self._connection.send(request, leader)
         found, refused = dict[Partition, int](), dict[int, int]()
         for one in answer.topics:
             for own in one.partitions:
@@ -229,17 +218,8 @@ class PartitionReader:
         return found
 
     async def _sizes(self, leader: int, wanted: Sequence[Partition]) -> dict[Partition, int]:
-        request = DescribeLogDirsRequest
-        answer = await self._connection.send(
-            request(
-                topics=[
-                    request.DescribableLogDirTopic(topic=name, partitions=numbers)
-                    for name, numbers in by_topic(wanted)
-                ],
-                max_version=4,
-            ),
-            leader,
-        )
+        request = DescribeLogDirsRequest(topics=by_topic(wanted), max_version=4)
+        answer = await self._connection.send(request, leader)
         if answer.API_VERSION >= 3 and answer.error_code:
             raise Unanswered(f"broker {leader} tells no sizes: {why(answer.error_code)}")
         # A replica that is being moved into another folder there is not the one that is read.

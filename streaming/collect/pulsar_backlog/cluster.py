@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Final
 from urllib.parse import quote
 
-from streaming.collect.backlog.cluster import RoundQuestion, RoundResult, now_ms
+from streaming.collect.backlog.cluster import RoundQuestion, RoundResult, now_ms, unnamed_report
 from streaming.collect.pulsar.limits import topic_path
 from streaming.collect.pulsar.readings import is_users
 from streaming.collect.pulsar.rest import Rest, RestError, part, told
@@ -222,27 +222,21 @@ class PulsarBacklogs:
         published = await self._published(topic, memory, log, _asked(topic, wants, behind))
         if behind and not wants.precise_age:
             await self._refine(path, memory.closings, log, log.cursors[behind[0]].position)
-        return Backlog(
-            id="",
-            ts=ts,
-            at=ts,
-            broker="",
-            topic=topic,
-            ledgers=tuple(
-                Ledger(id=one.id, entries=one.entries, size=one.size, close_time=memory.closings.time(one.id))
-                for one in log.ledgers
-            ),
-            subscriptions=tuple(
-                Subscription(
-                    name=name,
-                    ledger=log.cursors[name].position[0],
-                    entry=log.cursors[name].position[1],
-                    durable=durable[name],
-                    oldest_publish_time=published.get(name),
-                )
-                for name in names
-            ),
+        ledgers = (
+            Ledger(id=one.id, entries=one.entries, size=one.size, close_time=memory.closings.time(one.id))
+            for one in log.ledgers
         )
+        subscriptions = (
+            Subscription(
+                name=name,
+                ledger=log.cursors[name].position[0],
+                entry=log.cursors[name].position[1],
+                durable=durable[name],
+                oldest_publish_time=published.get(name),
+            )
+            for name in names
+        )
+        return unnamed_report(topic, ts, ledgers, subscriptions)
 
     async def _durable(self, topic: str, memory: _Memory, log: TopicLog) -> dict[str, bool]:
         """Which cursors are subscriptions, and whether they are durable."""

@@ -16,11 +16,13 @@ from operator import itemgetter
 from typing import Final
 from urllib.parse import quote_plus
 
-from streaming.collect.backlog.cluster import CannotEvict, Eviction, NotKnown, Order
+from streaming.collect.backlog.cluster import CannotEvict, Eviction, NotKnown
 from streaming.collect.pulsar.limits import topic_path
 from streaming.collect.pulsar.rest import Rest, RestError, part
 from streaming.collect.pulsar_backlog.readings import PUBLISHED, Cursor, Stretch, TopicLog, topic_log, when
 from streaming.contract.backlog.actions import Position
+from streaming.contract.backlog.decisions import EvictionPlan
+from streaming.contract.broker_events import Backlog
 from streaming.contract.errors import BadEvent
 from streaming.contract.names import partitioned_topic_of
 from streaming.contract.printable import printable
@@ -47,21 +49,19 @@ class _Held:
 
 
 class Evictor:
-    """Carries out orders; see BacklogCluster."""
+    """Carries out plans; see BacklogCluster."""
 
     def __init__(self, rest: Rest) -> None:
         self._rest = rest
 
-    async def prepare(self, order: Order) -> Eviction | None:
-        """What carrying it out comes to, as things are now."""
+    async def prepare(self, report: Backlog, planned: EvictionPlan, *, may_delete: bool) -> Eviction | None:
+        """None: it is there already, or has gone; positions can always be moved."""
         try:
-            return await self._prepare(order)
+            return await self._prepare(report, planned)
         except RestError as failure:
             if failure.absent:
                 return None
-            raise CannotEvict(str(failure)) from failure
-        except BadEvent as failure:
-            raise CannotEvict(printable(str(failure))) from failure
+            raise
 
     async def carry_out(self, eviction: Eviction) -> None:
         """Move the subscription, and see that it was."""
@@ -96,10 +96,8 @@ class Evictor:
                 log = await log_of(self._rest, eviction.topic)
             except RestError as failure:
                 if failure.absent:
-                    raise NotKnown(str(failure)) from failure
+                    raise
                 log = None
-            except BadEvent as failure:
-                raise NotKnown(printable(str(failure))) from failure
             if log is not None:
                 if eviction.subscription not in log.cursors:
                     raise NotKnown(f"{eviction.topic}: the subscription has gone")
@@ -109,20 +107,20 @@ class Evictor:
                 return False
             await asyncio.sleep(_POLL_S)
 
-    async def _prepare(self, order: Order) -> Eviction | None:
-        topic, planned = order.report.topic, order.planned
+    async def _prepare(self, report: Backlog, planned: EvictionPlan) -> Eviction | None:
+        topic = report.topic
         log = await log_of(self._rest, topic)
         cursor = log.cursors.get(planned.subscription)
         if cursor is None:
             # It was deleted, and its backlog with it.
             return None
         if planned.before_publish_time is not None:
-            upto = await self._by_time(order, log, planned.before_publish_time)
+            upto = await self._by_time(report, log, planned.before_publish_time)
         elif planned.ledger is None or planned.entry is None:
             raise CannotEvict(f"no position is planned for {printable(planned.subscription)}")
         else:
             upto = (planned.ledger, planned.entry)
-        if _moved_back(order, log, cursor):
+        if _moved_back(report, planned.subscription, log, cursor):
             raise CannotEvict(f"{printable(planned.subscription)} was moved back since the report")
         for _ in range(NARROWED_MAX):
             if upto is None or cursor.position >= upto:
@@ -145,21 +143,19 @@ class Evictor:
             upto = log.before(min(young))
         raise CannotEvict(f"{topic}: its publish times are in disorder")
 
-    async def _by_time(self, order: Order, log: TopicLog, before_ms: int) -> Position | None:
+    async def _by_time(self, report: Backlog, log: TopicLog, before_ms: int) -> Position | None:
         """The last entry that was published before a time and was there when that was planned.
 
         Pulsar finds it by the publish times in its entries, so that no clock of today's has a say.
         """
-        last = next((one for one in reversed(order.report.ledgers) if one.entries), None)
+        last = next((one for one in reversed(report.ledgers) if one.entries), None)
         if last is None or before_ms <= 0:
             return None
-        found = await self._rest.get(f"{topic_path(order.report.topic)}/messageid/{before_ms}")
+        found = await self._rest.get(f"{topic_path(report.topic)}/messageid/{before_ms}")
         try:
             first_kept = int(found["ledgerId"]), int(found["entryId"])
         except (KeyError, TypeError, ValueError) as error:
-            raise BadEvent(
-                f"messageid of {order.report.topic}: {error!r}; a position was expected"
-            ) from error
+            raise BadEvent(f"messageid of {report.topic}: {error!r}; a position was expected") from error
         return log.before(min(first_kept, (last.id, last.entries)))
 
     async def _sampled(self, topic: str, log: TopicLog, cursor: Cursor, upto: Position) -> list[_Held]:
@@ -195,10 +191,9 @@ def has_passed(log: TopicLog, subscription: str, position: Position) -> bool | N
     return None if cursor is None else cursor.position >= position
 
 
-def _moved_back(order: Order, log: TopicLog, cursor: Cursor) -> bool:
+def _moved_back(report: Backlog, name: str, log: TopicLog, cursor: Cursor) -> bool:
     """Whether entries lie between where a subscription is and where it was when it was reported."""
-    name = order.planned.subscription
-    reported = next(((one.ledger, one.entry) for one in order.report.subscriptions if one.name == name), None)
+    reported = next(((one.ledger, one.entry) for one in report.subscriptions if one.name == name), None)
     return reported is not None and any(log.between(cursor.position, reported))
 
 

@@ -21,6 +21,8 @@ INTERNAL: Final = ("__", "pulsar.dedup", "pulsar.repl")
 """Cursors of the broker's own begin so: they are not evicted, and nobody is for their sake."""
 PUBLISHED: Final = "X-Pulsar-publish-time"
 """Header of a single entry."""
+_BEYOND: Final[Position] = (2**63, -1)
+"""A position behind all that there can be."""
 _RANGE: Final = re.compile(r"\((\d+):(-?\d+)\.\.(\d+):(-?\d+)\]")
 
 
@@ -73,12 +75,7 @@ class TopicLog:
 
     def next_of(self, position: Position) -> Position | None:
         """The first entry behind a position; None: there is none."""
-        ledger, entry = position
-        for one in self.ledgers[self._number(ledger) :]:
-            first = entry + 1 if one.id == ledger else 0
-            if first < one.entries:
-                return one.id, first
-        return None
+        return next(((one.id, first) for one, first, _ in self.between(position, _BEYOND)), None)
 
     def before(self, position: Position) -> Position | None:
         """The last entry before that of a position; None: there is none."""

@@ -177,6 +177,16 @@ def test_a_mistake_in_a_part_ends_one_connection() -> None:
     assert rig.metric("proxy_closed_connections_total", reason="internal") == 1
 
 
+def test_a_mistake_as_a_part_closes_is_counted_and_the_others_close(monkeypatch: pytest.MonkeyPatch) -> None:
+    """They have things to give back too."""
+    wrong, other = Seeing(set(), set()), Seeing(set(), set())
+    rig = PulsarRig(wrong, other).open()
+    monkeypatch.setattr(wrong, "close", lambda: 1 // 0)
+    rig.connection.end("stop")
+    assert other.closed == 1 and rig.client.closed and rig.upstream.closed
+    assert rig.metric("proxy_bad_frames_total", reason="internal") == 1
+
+
 def test_a_mistake_in_what_a_part_does_later_ends_it_too(rig: PulsarRig) -> None:
     """Its client would wait for ever for what was to be done."""
     rig.open()
@@ -212,7 +222,7 @@ def test_the_bound_of_frames(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_who_takes_too_long(monkeypatch: pytest.MonkeyPatch) -> None:
     """For the login, and for the rest of a frame while it is read; then it ends."""
-    monkeypatch.setattr("enforcer.pulsar.connection.FIRST_FRAME_TIMEOUT_MS", 1_000)
+    monkeypatch.setattr("enforcer.pulsar.handshake.FIRST_FRAME_TIMEOUT_MS", 1_000)
     rig = PulsarRig()
     rig.now = 900
     rig.connection.check(rig.now)

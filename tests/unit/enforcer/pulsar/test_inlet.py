@@ -114,7 +114,8 @@ def test_an_end_waits_for_no_turn() -> None:
     """What the other side said before its end is shown at once."""
     one = Reading()
     one.feed((FLOW + PING) * MANY)
-    assert one.inlet.finish() > 0
+    assert one.taken < MANY
+    one.inlet.finish()
     assert one.taken == MANY and one.passed == PING * MANY
     one.round()
     assert one.taken == MANY

@@ -100,7 +100,7 @@ def test_an_answer_behind_what_is_held_is_waited_for(monkeypatch: pytest.MonkeyP
     assert world.count("permit_questions_total", result="known") == 1
     full = world.count("full_total")
     seconds_pass(link, 60)
-    assert not link.part.store.frames and world.count("full_total") == full
+    assert not link.part.held and world.count("full_total") == full
 
 
 def test_a_broker_that_does_not_answer_is_believed_to_count_as_we_do(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -104,7 +104,7 @@ def test_any_history_of_a_connection(history: list[tuple[str, int, object]]) -> 
     limiter = link.limiter
     link.part.close()
     assert (world.desk.room.size, world.desk.room.sends, world.desk.room.unread) == (0, 0, 0)
-    assert link.part._lane.window.count == 0
+    assert link.part.window.count == 0
     assert limiter is None or (limiter.in_flight, limiter.waiting) == (0, 0)
     assert len(world.meter.lines) == 0
     sent = len(link.sent)

@@ -1,8 +1,12 @@
-"""SENDs under groups and byte rates of users: what passes and what waits."""
+"""SENDs under groups and byte rates of users: what passes, what waits, who is charged; bounds are reached."""
 
 import pytest
+from clock_kit import Waiter
+from prometheus_client import CollectorRegistry
 from publish_kit import FREE, LIMITED, TEN, World, joined, send_frame
 
+from enforcer.pulsar.publish.pending_sends import Window
+from enforcer.pulsar.publish.room import PublishMetrics, Room
 from enforcer.wire.pulsar.frames import PRODUCER, SEND, SEND_RECEIPT, BadFrame
 
 
@@ -158,3 +162,111 @@ def test_a_frame_that_cannot_be_read_ends_the_connection() -> None:
     frame = send_frame(1, 1)
     with pytest.raises(BadFrame):
         link.part.take_up(SEND, frame[:30])
+
+
+def test_a_connection_above_its_bound_is_not_read_until_half_is_gone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not read and stopped again for each SEND."""
+    monkeypatch.setattr("enforcer.pulsar.publish.context.PUBLISH_QUEUE_BYTES", 40_000)
+    world, link = joined(LIMITED, policies=TEN)
+    number = 0
+    while link.read:
+        link.send(1, number)
+        number += 1
+    assert world.desk.room.size > 40_000
+    assert world.number("weir_publish_unread_connections") == 1
+    waits = world.desk.room.sends
+    world.run(100 * (waits // 2 - 2))
+    assert not link.read
+    world.run(1_000)
+    assert link.read
+    assert world.number("weir_publish_unread_connections") == 0
+
+
+def test_what_closes_a_producer_counts_as_what_waits(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is kept behind that, and may be as large; there may be any number, of ten thousand producers."""
+    monkeypatch.setattr("enforcer.pulsar.publish.context.PUBLISH_QUEUE_BYTES", 40_000)
+    world, link = joined(LIMITED, policies=TEN)
+    link.send(1, *range(20))
+    assert link.read
+    asked = [link.close(1) for _ in range(200)]
+    assert not link.read and link.closings() == []
+    world.run(5_000)
+    assert link.read and link.closings() == asked and world.desk.room.size == 0
+    link.make(1, LIMITED)
+    link.send(1, *range(20, 60))
+    link.close(1)
+    link.part.close()
+    assert world.desk.room.size == 0
+
+
+def test_so_many_are_unfinished_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A broker throws what is beyond of a non-persistent topic; the rest waits until half are answered."""
+    wide = {"resourcegroups.wide": {"publishRateInMsgs": 10**6}, "tenants.acme": {"resourcegroup": "wide"}}
+    monkeypatch.setattr("enforcer.pulsar.publish.part.PENDING_SENDS_MAX", 10)
+    world, link = joined("non-persistent://acme/free/b", FREE, policies=wide)
+    link.send(1, *range(12))
+    link.send(2, 0)
+    assert link.arrived(1) == list(range(10))
+    link.receipt(1, *range(4))
+    world.run(10)
+    assert len(link.arrived(1)) == 10
+    link.receipt(1, 4)
+    world.run(10)
+    assert link.arrived(1) == list(range(12))
+    assert link.arrived(2) == [0]
+    # Some are never answered: after the deadline of slots they do not count any more.
+    link.send(1, *range(12, 40))
+    world.run(60_000)
+    assert len(link.arrived(1)) > 14
+
+
+def test_one_that_has_waited_long_may_pass_in_spite_of_the_debt() -> None:
+    """One for each account and time, if all of it will be waited off."""
+    world = World(TEN, publish_wait_ms=5_000)
+    links = [world.join() for _ in range(3)]
+    for link in links:
+        link.make(1, LIMITED)
+    links[0].send(1, 1, batch=90, claimed=90, payload=b"x" * 600)
+    for link in links:
+        link.send(1, 2)
+    world.run(5_100)
+    assert sum(2 in link.arrived(1) for link in links) == 1
+    world.run(1_000)
+    assert sum(2 in link.arrived(1) for link in links) == 1
+
+
+def test_a_namespace_counts_for_its_tenant() -> None:
+    """Old names have the cluster in it, and long ones are names too: who makes one stays in his group."""
+    world = World({**TEN, "tenants.old": {"resourcegroup": "ten"}})
+    assert world.desk.of_namespace("acme/limited") is world.meter.accounts["ten"]
+    assert world.desk.of_namespace("old/cluster/namespace") is world.meter.accounts["ten"]
+    assert world.desk.of_namespace("acme/free") is None
+    assert world.desk.of_namespace("old/" + "x" * 4_000) is world.meter.accounts["ten"]
+
+
+def test_namespaces_have_so_many_series() -> None:
+    """The others count together."""
+    metrics = PublishMetrics(CollectorRegistry(), Room(1, 1), 2)
+    for namespace in ("a", "b", "c", "a", "d"):
+        metrics.limit(namespace)
+    samples = (one for family in metrics.collect() for one in family.samples)
+    said = {one.labels["namespace"]: one.value for one in samples if one.labels}
+    assert said == {"a": 2, "b": 1, "": 2}
+
+
+def test_a_full_window_opens_for_all_when_half_is_answered() -> None:
+    """Who comes in between stands behind those who wait."""
+    window, one, other = Window(4), Waiter(), Waiter()
+    for _ in range(4):
+        assert window.admits(one)
+        window.sent()
+    assert not window.admits(one)
+    window.finished()
+    assert not window.admits(other)
+    assert (one.woken, other.woken) == (0, 0)
+    window.finished()
+    assert (one.woken, other.woken) == (1, 1)
+    assert window.admits(other)
+    window.leave(one)
+    window.finished(2)
+    assert (window.count, one.woken) == (0, 1)

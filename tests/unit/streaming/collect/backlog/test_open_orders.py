@@ -35,11 +35,11 @@ async def test_the_position_tells_whether_it_was_done(entry: int, step: str, rea
     assert len(desk.actions) == 1
 
 
-async def test_until_then_nothing_is_evicted_from_its_topic() -> None:
+async def test_until_then_nothing_is_evicted_from_its_topic(monkeypatch: pytest.MonkeyPatch) -> None:
     """It may be under way as long as one may last."""
     cluster, desk = rig(slow=-1)
-    desk.collector._unsettled._wall_ms = lambda: wall_ms
     wall_ms = 115_000
+    monkeypatch.setattr("streaming.collect.backlog.open_orders.now_ms", lambda: wall_ms)
     desk.collector.take(begun(OLD, 100_001))
     await desk.round()
     await desk.settle()

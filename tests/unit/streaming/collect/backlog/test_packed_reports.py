@@ -1,6 +1,7 @@
 """Reports as packed records: what the job reads of them is what was reported."""
 
 import itertools
+from collections.abc import Iterable
 from dataclasses import replace
 
 import orjson
@@ -11,11 +12,12 @@ from kafka.partitioner.default import murmur2
 from law_kit import T0 as LAW_T0
 from pack_kit import records_with
 
-from streaming.collect.backlog.packed_reports import packed_reports, partition_of, rows_of
+from streaming.collect.backlog.packed_reports import packed_reports, partition_of, rows_of, write_reports
 from streaming.columns import packed as packed_module
-from streaming.columns.packed import unpack
+from streaming.columns.packed import is_packed, unpack
 from streaming.contract.broker_events import Backlog, Ledger, Subscription
 from streaming.contract.broker_events import backlog as parsed
+from streaming.kafka_io.writer import Record
 from streaming.laws.law import StepContext
 from streaming.laws.name_hashes import partition_of as partition_of_law
 from streaming.laws.shard import step
@@ -106,3 +108,44 @@ def test_one_that_no_reader_would_take_costs_the_others_nothing(monkeypatch: pyt
     pieces, too_large = packed_reports([replace(report(**large), id="c-1.0"), small], 1, 3_000)
     assert too_large == [TOPIC]
     assert [event for piece in pieces for event in events_of(piece.value)] == [small]
+
+
+class Writer:
+    """Takes records, as `Reports`."""
+
+    def __init__(self, partitions: int) -> None:
+        self.sent: list[list[Record]] = []
+        self._partitions = partitions
+
+    def partitions(self) -> int:
+        """Of the topic."""
+        return self._partitions
+
+    def send(self, records: Iterable[Record]) -> None:
+        """All of them."""
+        self.sent.append(list(records))
+
+
+def test_all_records_of_a_check_are_one_transaction() -> None:
+    writer = Writer(2)
+    reports = [replace(report(f"persistent://a/b/{n}", s=1), id=f"c-1.{n}") for n in range(9)]
+    assert write_reports(writer, reports) == []  # type: ignore[arg-type]
+    (records,) = writer.sent
+    assert sorted(one.partition for one in records) == [0, 1]
+    assert all(is_packed(one.headers) and one.key is None for one in records)
+
+
+def test_without_a_topic_nothing_is_written() -> None:
+    writer = Writer(2)
+    assert write_reports(writer, []) == []  # type: ignore[arg-type]
+    assert writer.sent == []
+
+
+def test_what_is_too_large_is_left_out_and_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    def too_large(_reports: object, _partitions: int) -> tuple[list[Record], list[str]]:
+        return [Record(value=b"x")], ["persistent://a/b/large"]
+
+    monkeypatch.setattr("streaming.collect.backlog.packed_reports.packed_reports", too_large)
+    writer = Writer(1)
+    assert write_reports(writer, []) == ["persistent://a/b/large"]  # type: ignore[arg-type]
+    assert [one.value for one in writer.sent[0]] == [b"x"]

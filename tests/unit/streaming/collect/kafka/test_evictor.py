@@ -4,15 +4,16 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from kafka_kit import read_back
 
-from streaming.collect.backlog.cluster import CannotEvict, Eviction, NotKnown, Order
+from streaming.collect.backlog.cluster import CannotEvict, Eviction, unnamed_report
 from streaming.collect.kafka.actor import BacklogActor
 from streaming.collect.kafka.connection import Unanswered
 from streaming.collect.kafka.evictor import KafkaEvictor
 from streaming.collect.kafka.groups import GroupReader
 from streaming.collect.kafka.partitions import EARLIEST, Extent, Partition, PartitionReader, Partitions, Place
 from streaming.contract.backlog.decisions import EvictionPlan
-from streaming.contract.broker_events import Backlog, Subscription
+from streaming.contract.broker_events import Subscription
 
 TOPIC, PLACE = "persistent://acme/orders/shared", Partition("shared", 0)
 REPORTED = 12
@@ -27,14 +28,14 @@ class Busy:
         end: of the log.
         first: the group's start offset.
         acknowledged: how many of the records it has beyond that, out of order.
-        state: of the group.
+        state, kind: of the group.
         deleted: up to where records were.
         answers: whether it tells that it has moved a group.
     """
 
     def __init__(self, state: str) -> None:
         self.written, self.end, self.first, self.acknowledged, self.deleted = 1, 20, 0, REPORTED, 0
-        self.state, self.answers = state, True
+        self.state, self.kind, self.answers = state, "share", True
 
     async def metadata(self, _: Any) -> Any:
         """As Connection.metadata."""
@@ -45,7 +46,7 @@ class Busy:
     async def send(self, request: Any, _node: int | None = None) -> Any:
         """As Connection.send."""
         self.end += self.written
-        answer = getattr(self, "_" + type(request).__name__.removesuffix("Request"))(request)
+        answer = getattr(self, "_" + type(request).__name__.removesuffix("Request"))(read_back(request))
         return SimpleNamespace(error_code=0, API_VERSION=5, **answer)
 
     def _FindCoordinator(self, request: Any) -> Any:
@@ -56,7 +57,7 @@ class Busy:
         }
 
     def _ListGroups(self, _: Any) -> Any:
-        own = SimpleNamespace(group_id="s", group_type="share", group_state=self.state)
+        own = SimpleNamespace(group_id="s", group_type=self.kind, group_state=self.state)
         return {"groups": [own]}
 
     def _DescribeGroups(self, _: Any) -> Any:
@@ -67,6 +68,17 @@ class Busy:
         part = SimpleNamespace(partition_index=0, start_offset=self.first, lag=lag, error_code=0)
         topic = SimpleNamespace(topic_name="shared", partitions=[part])
         return {"groups": [SimpleNamespace(group_id="s", error_code=0, topics=[topic])]}
+
+    def _OffsetFetch(self, request: Any) -> Any:
+        assert [one.group_id for one in request.groups] == ["s"]
+        part = SimpleNamespace(partition_index=0, committed_offset=self.first, error_code=0)
+        topic = SimpleNamespace(name="shared", partitions=[part])
+        return {"groups": [SimpleNamespace(group_id="s", error_code=0, topics=[topic])]}
+
+    def _OffsetCommit(self, request: Any) -> Any:
+        assert (request.group_id, request.generation_id_or_member_epoch, request.member_id) == ("s", -1, "")
+        self.first = request.topics[0].partitions[0].committed_offset
+        return {"topics": [SimpleNamespace(partitions=[SimpleNamespace(error_code=0)])]}
 
     def _ListOffsets(self, request: Any) -> Any:
         at = self.deleted if request.topics[0].partitions[0].timestamp == EARLIEST else self.end
@@ -99,9 +111,7 @@ class World:
         known.reports.append(1)
         ledger, entry = known.stretches.position(REPORTED)
         own = Subscription(name="s", ledger=ledger, entry=entry, durable=True, oldest_publish_time=None)
-        self.report = Backlog(
-            id="", ts=1, at=1, broker="", topic=TOPIC, ledgers=known.stretches.ledgers(), subscriptions=(own,)
-        )
+        self.report = unnamed_report(TOPIC, 1, known.stretches.ledgers(), [own])
         acting = BacklogActor(connection, PartitionReader(connection), self._groups)
         self.evictor = KafkaEvictor(acting, self.partitions)
 
@@ -109,7 +119,7 @@ class World:
         """Of the share group, up to an offset; what it has acknowledged is known."""
         await self._groups.listed([1], [])
         planned = EvictionPlan(subscription="s", ledger=0, entry=target - 1, entries=target - REPORTED)
-        return await self.evictor.prepare(Order(report=self.report, planned=planned, may_delete=True))
+        return await self.evictor.prepare(self.report, planned, may_delete=True)
 
 
 async def test_what_is_written_meanwhile_refuses_no_deletion() -> None:
@@ -132,6 +142,16 @@ async def test_what_is_written_meanwhile_moves_no_group() -> None:
     assert world.cluster.first == 15
 
 
+async def test_a_group_of_another_kind_is_moved_by_a_commit() -> None:
+    """From outside of it, as a tool does."""
+    world = World("Empty")
+    world.cluster.kind, world.cluster.first = "classic", REPORTED
+    eviction = await world.prepare(15)
+    assert eviction is not None and (eviction.how, eviction.messages) == ("offsets", 3)
+    await world.evictor.carry_out(eviction)
+    assert world.cluster.first == 15
+
+
 @pytest.mark.parametrize("state", ["Stable", "Empty"])
 async def test_a_group_that_is_set_back_is_left_alone(state: str) -> None:
     """Behind its position in the report, though beyond its start offset."""
@@ -150,7 +170,7 @@ async def test_a_move_without_an_answer_is_not_known() -> None:
     eviction = await world.prepare(15)
     assert eviction is not None
     world.cluster.answers = False
-    with pytest.raises(NotKnown, match="does not tell whether it has moved s"):
+    with pytest.raises(Unanswered, match="does not tell whether it has moved s"):
         await world.evictor.carry_out(eviction)
 
 

@@ -5,6 +5,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from kafka_kit import read_back
 
 from streaming.collect.backlog.cluster import CannotEvict
 from streaming.collect.kafka.actor import BacklogActor
@@ -61,7 +62,7 @@ class Brokers:
             return SimpleNamespace(error_code=self.listing.get(node, 0), groups=own, API_VERSION=5)
         if node in self.deaf:
             raise Unanswered(f"broker {node} did not answer")
-        names = [one.group_id for one in request.groups]
+        names = [one.group_id for one in read_back(request).groups]
         self.asked.append(names)
         if type(request).__name__ == "DescribeShareGroupOffsetsRequest":
             assert {self.kinds[name] for name in names} == {"share"}

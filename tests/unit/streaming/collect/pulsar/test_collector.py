@@ -105,14 +105,12 @@ def test_a_share_is_pushed_and_goes_on_while_the_job_is_silent(rig: Rig) -> None
     assert rig.pusher.pushed[SLOT] == Rates(60, -1)
 
 
-@pytest.mark.parametrize(
-    ("status", "outcome"), [(503, Outcome.UNREAD), (401, Outcome.UNREAD), (None, Outcome.UNREAD)]
-)
-def test_an_admin_api_that_is_down_costs_rounds(rig: Rig, status: int | None, outcome: Outcome) -> None:
+@pytest.mark.parametrize("status", [503, 401, None])
+def test_an_admin_api_that_is_down_costs_rounds(rig: Rig, status: int | None) -> None:
     """Nothing is reported or pushed, and no broker has answered; once it is back all of the time counts."""
     rig.round(0)
     rig.pulsar.fail = lambda _method, _path: status
-    assert (rig.round(500).outcome, rig.metrics.brokers._value.get()) == (outcome, 0)
+    assert (rig.round(500).outcome, rig.metrics.brokers._value.get()) == (Outcome.UNREAD, 0)
     rig.pulsar.fail = lambda _method, _path: 0
     assert (rig.round(1_000).outcome, rig.metrics.brokers._value.get()) == (Outcome.DONE, 1)
     assert rig.reported[-1][1]["period_ms"] == 20_000

@@ -4,7 +4,7 @@ import pytest
 from limits_kit import FakePulsar, rest_of, run
 
 from streaming.collect.pulsar.limits import Kind, Rates, Slot
-from streaming.collect.pulsar.notes import PREFIX, Note, Notes, notes_in, text_of
+from streaming.collect.pulsar.notes import PREFIX, Note, Notes, notes_in
 from streaming.collect.pulsar.rest import RestError
 from streaming.contract.errors import WeirError
 
@@ -44,11 +44,6 @@ def test_notes_read_back_and_go() -> None:
 def test_what_is_no_note_is_passed_over(text: str) -> None:
     """Then the limit is somebody else's, and left alone."""
     assert notes_in(text) == {}
-
-
-def test_text_is_plain_json() -> None:
-    """People may look at it with pulsar-admin."""
-    assert notes_in(text_of({SLOT: NOTE})) == {SLOT: NOTE}
 
 
 def test_a_missing_namespace_is_said_with_its_setting() -> None:

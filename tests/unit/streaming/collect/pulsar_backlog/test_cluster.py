@@ -1,15 +1,15 @@
-"""Rounds over all topics: what is asked, what is reported, and what a failure costs."""
+"""Rounds over all topics: what is asked, what is reported, and what a failure costs; lists, close times."""
 
 import httpx2
 import pytest
-from limits_kit import run
+from limits_kit import rest_of, run
 from pulsar_backlog_kit import NOW_MS, FakeBacklogs, FakeTopic, cluster_of, wants
 
-from streaming.collect.backlog.cluster import Order
+from streaming.collect.backlog.cluster import RoundResult
 from streaming.collect.pulsar.rest import RestError
 from streaming.collect.pulsar_backlog import cluster
-from streaming.collect.pulsar_backlog.cluster import Closings, PulsarBacklogs
-from streaming.collect.pulsar_backlog.readings import TopicLog
+from streaming.collect.pulsar_backlog.cluster import Closings, Listing, PulsarBacklogs
+from streaming.collect.pulsar_backlog.readings import Stretch, TopicLog
 from streaming.contract.backlog.decisions import EvictionPlan
 from streaming.contract.broker_events import Ledger, Subscription
 
@@ -229,8 +229,136 @@ def test_brokers_are_known_from_the_first_round_on() -> None:
 
     report = run(cluster_of(fake).look(wants())).reports[0]
     planned = EvictionPlan(subscription="a", ledger=1, entry=6, entries=2)
-    order = Order(report=report, planned=planned, may_delete=False)
     rounds = cluster_of(answer)
     run(rounds.look(wants()))
     assert run(rounds.passed(T1, [("a", (1, 4))])) == [True]
-    assert run(rounds.prepare(order)) is not None
+    assert run(rounds.prepare(report, planned, may_delete=False)) is not None
+
+
+def log(*ledgers: int, created: int | None, is_open: bool = True) -> TopicLog:
+    """A log of ledgers with ten entries each."""
+    stretches = tuple(Stretch(one, 10, 1000) for one in ledgers)
+    return TopicLog(stretches, len(ledgers) - is_open, created, {})
+
+
+@pytest.fixture
+def closings() -> Closings:
+    """Nothing has been seen yet."""
+    return Closings()
+
+
+def test_a_new_ledger_closes_the_one_before(closings: Closings) -> None:
+    """By the time at which it was created; what is known stays."""
+    closings.take(log(1, created=500), 1_000)
+    assert closings.time(1) is None
+    closings.take(log(1, 2, created=1_400), 2_000)
+    assert (closings.time(1), closings.time(2), closings.loose(1)) == (1_400, None, False)
+    closings.take(log(1, 2, 3, created=2_500), 3_000)
+    assert (closings.time(1), closings.time(2), closings.time(3)) == (1_400, 2_500, None)
+
+
+def test_several_between_two_looks(closings: Closings) -> None:
+    """Those that came and went in between were closed by when the open one was created."""
+    closings.take(log(1, created=500), 1_000)
+    closings.take(log(1, 2, 3, created=2_500), 3_000)
+    assert [closings.time(one) for one in (1, 2, 3)] == [2_500, 2_500, None]
+
+
+def test_a_clock_ahead_closes_nothing_in_the_future(closings: Closings) -> None:
+    """The broker's time counts up to ours."""
+    closings.take(log(1, 2, created=9_000), 1_000)
+    assert closings.time(1) == 1_000
+
+
+def test_the_time_of_the_ledger_before_is_not_taken(closings: Closings) -> None:
+    """Pulsar reads it before it lists the new ledger; an older time would make the age too great."""
+    closings.take(log(1, created=500), 1_000)
+    closings.take(log(1, 2, created=500), 2_000)
+    assert closings.time(1) == 2_000
+
+
+def test_a_closed_last_ledger_is_closed_when_it_is_seen(closings: Closings) -> None:
+    """And stays so: its age does not begin anew with each look."""
+    closings.take(log(1, created=500), 1_000)
+    closings.take(log(1, created=None, is_open=False), 2_000)
+    closings.take(log(1, created=None, is_open=False), 3_000)
+    assert closings.time(1) == 2_000
+
+
+def test_what_was_there_before_may_be_much_older(closings: Closings) -> None:
+    """All but the one before the open ledger, until a publish time says more; never later than known."""
+    closings.take(log(1, 2, 3, created=900), 1_000)
+    assert [closings.loose(one) for one in (1, 2, 3)] == [True, False, False]
+    closings.refine(1, 400)
+    assert (closings.time(1), closings.time(2), closings.loose(1)) == (400, 900, False)
+    closings.refine(2, 5_000)
+    closings.refine(7, 5)
+    assert (closings.time(2), closings.time(7)) == (900, None)
+
+
+def test_what_is_trimmed_is_forgotten(closings: Closings) -> None:
+    """The table holds no more than the topic's ledgers."""
+    closings.take(log(*range(1, 100), created=900), 1_000)
+    closings.take(log(99, 100, created=1_900), 2_000)
+    assert (closings.time(5), closings.loose(5), closings.time(99)) == (None, False, 1_900)
+
+
+A1, A2, B1 = "persistent://a/x/1", "persistent://a/x/2", "persistent://b/y/1"
+
+
+def listing_of(fake: FakeBacklogs) -> Listing:
+    """Of a cluster in memory."""
+    return Listing(rest_of(fake))
+
+
+def listed(listing: Listing) -> tuple[list[str], int, int]:
+    """Topics, how many are unread besides, and how many failures are told."""
+    looked = RoundResult()
+    topics = run(listing.list(looked))
+    return sorted(topics), looked.unread, len(looked.failures)
+
+
+def test_all_namespaces_are_listed() -> None:
+    """Each topic once; namespaces in forms that Pulsar had before 2.0 are not asked."""
+    fake = FakeBacklogs({name: FakeTopic({1: 1}) for name in (A1, A2, B1)})
+    fake.namespaces |= {"b/standalone/old"}
+    assert listed(listing_of(fake)) == ([A1, A2, B1], 0, 0)
+    assert not any("old" in path for _, path in fake.calls)
+
+
+@pytest.mark.parametrize("path", ["/admin/v2/persistent/a/x", "/admin/v2/namespaces/a"])
+def test_what_cannot_be_listed_is_unread_and_stays_known(path: str) -> None:
+    """As many as there were; at least one if nobody knows; round after round."""
+    fake = FakeBacklogs({name: FakeTopic({1: 1}) for name in (A1, A2, B1)})
+    listing = listing_of(fake)
+    fake.fail = lambda _method, asked: 403 if asked == path else 0
+    assert listed(listing) == ([B1], 1, 1)
+    fake.fail = lambda _method, _asked: 0
+    listed(listing)
+    fake.fail = lambda _method, asked: 403 if asked == path else 0
+    for _ in range(2):
+        assert listed(listing) == ([B1], 2, 1)
+        assert set(listing.known) == {A1, A2, B1}
+
+
+def test_a_namespace_that_has_gone_is_no_failure() -> None:
+    """Its topics are gone with it."""
+    fake = FakeBacklogs({name: FakeTopic({1: 1}) for name in (A1, B1)})
+    fake.fail = lambda _method, asked: 404 if asked == "/admin/v2/persistent/a/x" else 0
+    listing = listing_of(fake)
+    assert listed(listing) == ([B1], 0, 0)
+    assert listing.known == [B1]
+
+
+@pytest.mark.parametrize("start", ["/admin/v2/persistent", "/admin/v2/namespaces", "/admin/v2/tenants"])
+def test_nothing_to_list_raises(start: str) -> None:
+    """A token without rights is no empty cluster."""
+    fake = FakeBacklogs({name: FakeTopic({1: 1}) for name in (A1, B1)})
+    fake.fail = lambda _method, asked: 403 if asked.startswith(start) else 0
+    with pytest.raises(RestError, match="because 403"):
+        listed(listing_of(fake))
+
+
+def test_an_empty_cluster_is_none_of_these() -> None:
+    """It is listed, and has nothing."""
+    assert listed(listing_of(FakeBacklogs())) == ([], 0, 0)
