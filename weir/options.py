@@ -12,7 +12,7 @@ from streaming.contract.topics import Cluster, Topics
 from streaming.policy.settings import read_settings
 from streaming.policy.yaml.lines import read_yaml
 from weir.foreground import host_port
-from weir.logs.times import BEGINNING_MS, parse_time, wall_ms
+from weir.logs.times import BEGINNING_MS, EXPECTED, parse_time, wall_ms
 from weir.settings import PORT_MAX, KafkaSettings
 
 
@@ -46,6 +46,21 @@ def add(parser: "argparse._ActionsContainer", name: str, meaning: str, **others:
 def add_flag(parser: "argparse._ActionsContainer", name: str, meaning: str) -> None:
     """Add an option that is given or not."""
     parser.add_argument(name, action="store_true", help=meaning)
+
+
+def add_stretch(parser: argparse.ArgumentParser, *, required: bool = False) -> None:
+    """Add --from and --to, see `stretch_of`; those of a bill are `required`."""
+    start, end = ("", "") if required else (" (default: beginning)", " (default: now)")
+    time: dict[str, Any] = {"type": time_argument, "metavar": "TIME", "required": required}
+    add(parser, "--from", f"{EXPECTED}{start}", dest="start", **time)
+    add(parser, "--to", f"the same; not included{end}", dest="end", **time)
+
+
+def add_watch(parser: argparse.ArgumentParser, every_s: float) -> None:
+    """Add --watch."""
+    again = f"again every so often (default: {every_s:.0f}) until Ctrl-C"
+    seconds = number(0.1, 86_400)
+    add(parser, "--watch", again, nargs="?", const=every_s, metavar="SECONDS", type=seconds)
 
 
 def number(least: float, most: float, read: Callable[[str], Any] = float) -> Callable[[str], Any]:

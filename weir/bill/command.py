@@ -4,8 +4,7 @@ import argparse
 import sys
 
 from weir.foreground import interruptible
-from weir.logs.times import EXPECTED
-from weir.options import add, add_cluster_options, cluster_of, stretch_of, time_argument
+from weir.options import add, add_cluster_options, add_stretch, cluster_of, stretch_of
 
 DESCRIPTION = (
     "Add up a stretch of the log, a line a tenant. Bytes are those of users and resource"
@@ -16,9 +15,7 @@ DESCRIPTION = (
 def add_options(parser: argparse.ArgumentParser) -> None:
     """Its options."""
     add_cluster_options(parser)
-    time = {"type": time_argument, "metavar": "TIME", "required": True}
-    add(parser, "--from", EXPECTED, dest="start", **time)
-    add(parser, "--to", "the same; not included", dest="end", **time)
+    add_stretch(parser, required=True)
     form = parser.add_mutually_exclusive_group()
     for name in ("csv", "json"):
         kept = {"dest": "form", "action": "store_const", "const": name}

@@ -2,9 +2,8 @@
 
 import argparse
 
-from weir.options import add, add_cluster_options, add_flag, cluster_of, number, topic_argument, whole
+from weir.options import add, add_cluster_options, add_flag, add_watch, cluster_of, topic_argument, whole
 
-WATCH_S = 5.0
 EPILOG = """\
 examples:
   weir backlog                                  all topics, the nearest to its quota first
@@ -30,9 +29,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     rows = whole(1, 2**63 - 1)
     add(parser, "--limit", "rows at most (default: 50; with --json: all)", metavar="N", type=rows)
     add_flag(parser, "--json", "print the decisions as they are, as an array")
-    again = f"again every so often (default: {WATCH_S:.0f}) until Ctrl-C"
-    seconds = number(0.1, 86_400)
-    add(parser, "--watch", again, nargs="?", const=WATCH_S, metavar="SECONDS", type=seconds)
+    add_watch(parser, 5.0)
 
 
 def run(args: argparse.Namespace) -> int:

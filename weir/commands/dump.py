@@ -6,8 +6,7 @@ from streaming.job.spark.settings import JobSettings
 from streaming.policy.settings import read_settings
 from weir.foreground import terminated_as_interrupted
 from weir.log import teller
-from weir.logs.times import EXPECTED
-from weir.options import add, add_cluster_options, add_file, cluster_of, stretch_of, time_argument
+from weir.options import add_cluster_options, add_file, add_stretch, cluster_of, stretch_of
 from weir.paths import check_writable
 
 _say = teller("dump")
@@ -20,9 +19,7 @@ DESCRIPTION = (
 def add_options(parser: argparse.ArgumentParser) -> None:
     """Its options."""
     add_cluster_options(parser)
-    time = {"type": time_argument, "metavar": "TIME"}
-    add(parser, "--from", EXPECTED, dest="start", default="beginning", **time)
-    add(parser, "--to", "the same; not included", dest="end", default="now", **time)
+    add_stretch(parser)
     add_file(parser, "--out", "FILE.gz is compressed", required=True)
 
 

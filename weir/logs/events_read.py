@@ -5,13 +5,12 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from streaming.job.spark.settings import JobSettings
 from streaming.policy.settings import read_settings
 from weir.log import teller
-from weir.logs.times import EXPECTED
-from weir.options import add, cluster_of, stretch_of, time_argument
+from weir.options import add, add_stretch, cluster_of, stretch_of
 
 _KAFKA_ONLY: Final = ("start", "end")
 
@@ -21,9 +20,7 @@ def add_events_options(parser: argparse.ArgumentParser) -> None:
     source = parser.add_mutually_exclusive_group(required=True)
     add(source, "--events", "event files (.jsonl, .jsonl.gz, .parquet)", nargs="+", metavar="FILE")
     add(source, "--from-kafka", "the topics of this cluster instead", dest="kafka", metavar="HOST:PORT")
-    time: dict[str, Any] = {"type": time_argument, "metavar": "TIME"}
-    add(parser, "--from", f"{EXPECTED} (default: beginning)", dest="start", **time)
-    add(parser, "--to", "the same; not included (default: now)", dest="end", **time)
+    add_stretch(parser)
     add(parser, "--settings", "settings file: the topics' names and logins, Spark's cluster", metavar="FILE")
 
 

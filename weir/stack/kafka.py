@@ -180,7 +180,7 @@ class LocalKafka(LocalServer):
             self._format(node, self._write_properties(node), cluster_id)
             self.children.append(self._spawn(node))
 
-    def _unready(self) -> str:
+    def unready(self) -> str:
         # Two who start at once may have drawn the same port, and the other one's broker answers there.
         cluster_id = self.cluster_id()
         for child, ports in zip(self.children, self._ports, strict=True):

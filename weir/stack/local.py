@@ -5,7 +5,7 @@ import fcntl
 import os
 import re
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import IO, Any
 
@@ -14,13 +14,14 @@ from streaming.contract.topics import Cluster, Topics, address_text
 from streaming.kafka_io.threads import Threads
 from weir.foreground import StopSignal, private_folder
 from weir.stack.kafka import LocalKafka, port_for
-from weir.stack.parts import Part, look_after, stop_all
+from weir.stack.parts import Broker, Part, look_after, stop_all
 from weir.stack.pulsar import LocalPulsar, prepare
 from weir.stack.server import LocalServer
 
 POLL_S = 0.1
 LOCAL = "local"
 """In the place of an address: a Pulsar of our own."""
+_BROKERS = ("kafka", "pulsar")
 PULSAR_PROXY = "pulsar_proxy"
 """The part that is a second `weir proxy`."""
 PULSAR_COLLECTOR = "collect_pulsar"
@@ -35,6 +36,7 @@ _STOP_SHARES: tuple[tuple[tuple[str, ...], float], ...] = (
     (("admin", "collect", PULSAR_COLLECTOR), 0.25),
     (("proxy", PULSAR_PROXY), 0.4),
     (("job",), 0.75),
+    (_BROKERS, 1.0),
 )
 _START_S, _STOP_S = 120.0, 18.0
 """Limits for one part to be ready, and for stopping all of them; then they are killed."""
@@ -60,7 +62,6 @@ class Stack:
         self._data: Path = args.data.absolute()
         self._stop, self._say = stop, say
         self._lock: IO[str] | None = None
-        self._brokers: dict[str, LocalServer] = {}
         self.bootstrap: str = args.kafka or ""
         self._pulsar: str | None = args.pulsar
         self._pulsar_admin: str | None = args.pulsar_admin
@@ -75,7 +76,13 @@ class Stack:
         Raises:
             WeirError: a part failed, or did not get ready in time.
         """
-        if not self._start_brokers():
+        try:
+            self._start_brokers()
+        except WeirError:
+            # What a stop breaks off does not count as failed.
+            if not self._stop.asked:
+                raise
+        if self._stop.asked:
             return False
         # In a thread: Kafka may be away for long, and a stop must not wait for it.
         prepared = Threads().submit(self._make_parts)
@@ -83,21 +90,13 @@ class Stack:
             if self._stop.wait(POLL_S):
                 return False
         self.parts += prepared.result()
-        for part in self.parts:
+        waiting = [part for part in self.parts if part.ready is None]
+        for part in waiting:
             # The job waits for its broker for a limited time.
             if not self._stop.asked and not part.child.alive():
                 part.start()
-        self._say(f"starting {', '.join(part.name for part in self.parts)} ...")
-        next_word = time.monotonic() + _STILL_WAITING_S
-        while not self._stop.wait(POLL_S):
-            self.look()
-            waiting = [part.name for part in self.parts if part.ready is None]
-            if not waiting:
-                return True
-            if time.monotonic() > next_word:
-                next_word += _STILL_WAITING_S
-                self._say(f"still waiting for {', '.join(waiting)} ({self.parts[0].seconds:.0f} s)")
-        return False
+        self._say(f"starting {', '.join(part.name for part in waiting)} ...")
+        return self._until_ready(self.parts)
 
     def look(self) -> bool:
         """Look after every part once.
@@ -108,8 +107,7 @@ class Stack:
         Raises:
             WeirError: a part ended and is not to be restarted; names it, with the end of its log.
         """
-        changed = any([self._look_at(name) for name in self._brokers])
-        return look_after(self.parts, self._say, restart=self._args.restart) or changed
+        return look_after(self.parts, self._say, restart=self._args.restart)
 
     def addresses(self) -> dict[str, Any]:
         """What the running parts say: addresses and process ids, None where there is none."""
@@ -128,14 +126,13 @@ class Stack:
             "collect": None,
             "job_jvm": ready["job"].get("jvm_pid"),
             **{part.name: part.child.pid for part in self.parts},
-            **{name: next(iter(server.pids), None) for name, server in self._brokers.items()},
         }
         return content
 
     def metrics_sources(self) -> dict[str, str | None]:
-        """Part -> URL of its metrics, None while it has none; for other threads, too."""
+        """Part -> URL of its metrics, None while it has none; for other threads, too. Brokers have none."""
         # Read once: the main thread forgets meanwhile what a part that ended has said.
-        said = [(part.name, part.ready) for part in self.parts]
+        said = [(part.name, part.ready) for part in self.parts if part.name not in _BROKERS]
         return {
             name: (ready or {}).get("metrics")
             for name, ready in said
@@ -152,10 +149,6 @@ class Stack:
         by_name = {part.name: part for part in self.parts if part.child.pid}
         for names, share in _STOP_SHARES:
             stop_all([by_name[name] for name in names if name in by_name], left(share), self._say)
-        for broker in self._brokers.values():
-            broker.terminate()
-        for broker in self._brokers.values():
-            broker.stop(left(1.0))
         if self._lock is not None:
             self._lock.close()
 
@@ -163,8 +156,6 @@ class Stack:
         """SIGKILL to everything at once."""
         for part in self.parts:
             part.child.kill()
-        for broker in self._brokers.values():
-            broker.kill()
 
     def take_data_dir(self) -> None:
         """Hold its folder, before anything else; raises WeirError if another one does."""
@@ -184,8 +175,8 @@ class Stack:
         self._lock.write(str(os.getpid()))
         self._lock.flush()
 
-    def _start_brokers(self) -> bool:
-        """Start those that are to be ours; False if a stop was requested meanwhile."""
+    def _start_brokers(self) -> None:
+        """Start those that are to be ours, and wait until they are ready."""
         local, data = self._settings["local"], self._data
         if self._args.kafka is None:
             kafka = LocalKafka(data / "kafka", port=port_for(local.kafka_port, "Kafka", self._say))
@@ -193,14 +184,9 @@ class Stack:
             self.parts = [self._make_job(kafka.cluster_id())]
             # Its modules are loaded while the broker starts.
             self.parts[0].start()
-            self._run("kafka", kafka)
+            self._run(kafka)
         if self._args.pulsar == LOCAL and not self._stop.asked:
-            try:
-                prepare(self._say, lambda: self._stop.asked)
-            except WeirError:
-                if self._stop.asked:
-                    return False
-                raise
+            prepare(self._say, lambda: self._stop.asked)
             pulsar = LocalPulsar(
                 data / "pulsar",
                 port=port_for(local.pulsar_port, "Pulsar", self._say),
@@ -208,36 +194,29 @@ class Stack:
                 heap_mb=local.pulsar_heap_mb,
             )
             self._pulsar, self._pulsar_admin = pulsar.service, self._pulsar_admin or pulsar.admin
-            self._run("pulsar", pulsar)
-        return not self._stop.asked
+            self._run(pulsar)
 
-    def _run(self, name: str, server: LocalServer) -> None:
-        self._say(f"starting {name} in {self._data / name} ...")
-        self._brokers[name] = server
-        self._start_broker(name)
+    def _run(self, server: LocalServer) -> None:
+        broker = Broker(server, start_s=_START_S, restarts_max=self._settings["local"].restarts_max)
+        self._say(f"starting {broker.name} in {server.data_dir} ...")
+        self.parts.append(broker)
+        broker.start()
+        if not self._until_ready([broker]):
+            broker.kill()
 
-    def _start_broker(self, name: str) -> None:
-        begun = time.monotonic()
-        try:
-            self._brokers[name].start(_START_S, lambda: self._stop.asked)
-        except WeirError:
-            if self._stop.asked:
-                return
-            raise
-        self._say(f"{name} is ready ({time.monotonic() - begun:.1f} s)")
-
-    def _look_at(self, name: str) -> bool:
-        """Start a broker again if it has ended; returns whether process ids have changed."""
-        child = next(iter(self._brokers[name].children), None)
-        if child is None or child.alive() or self._stop.asked:
-            return False
-        tail = "".join(f"\n    {line}" for line in child.last_lines())
-        why = f"{name} ended with status {child.poll()}; the end of {child.log}:{tail}"
-        if not self._args.restart:
-            raise WeirError(why)
-        self._say(f"{why}\nrestarting {name}")
-        self._start_broker(name)
-        return True
+    def _until_ready(self, parts: Sequence[Part]) -> bool:
+        """Look after these until all are ready; False if a stop was requested meanwhile."""
+        next_word = time.monotonic() + _STILL_WAITING_S
+        while not self._stop.wait(POLL_S):
+            look_after(parts, self._say, restart=self._args.restart)
+            waiting = [part for part in parts if part.ready is None]
+            if not waiting:
+                return True
+            if time.monotonic() > next_word:
+                next_word += _STILL_WAITING_S
+                names = ", ".join(part.name for part in waiting)
+                self._say(f"still waiting for {names} ({waiting[0].seconds:.0f} s)")
+        return False
 
     def _prepare_topics(self) -> None:
         # Here and not above: `weir --help` must not load a Kafka client.
@@ -296,7 +275,7 @@ class Stack:
             args["collect"] = ["--stand-by"]  # another one that takes over must not end all the rest
         if self._pulsar_admin and backlogs:
             args[PULSAR_COLLECTOR] = ["--stand-by", "--no-usage", "--admin", self._pulsar_admin]
-        job = [] if self.parts else [self._make_job(cluster_id(self.cluster))]
+        job = [] if given.kafka is None else [self._make_job(cluster_id(self.cluster))]
         return job + [self._make_part(name, words) for name, words in args.items()]
 
     def _make_part(self, name: str, own: list[str]) -> Part:

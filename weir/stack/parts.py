@@ -1,4 +1,4 @@
-"""Parts of the local stack, or workers: `weir ...` child processes that say when they are ready."""
+"""Parts of the local stack, or workers: child processes that are looked after until they are stopped."""
 
 import contextlib
 import json
@@ -12,6 +12,7 @@ from typing import Any
 from streaming.contract.errors import WeirError
 from weir.foreground import AWAY
 from weir.stack.process import Child, wait_until_gone
+from weir.stack.server import LocalServer
 
 BACKOFF_S, BACKOFF_MAX_S = 1.0, 30.0
 # A part that ran this long has recovered: its next failure is a new story.
@@ -31,6 +32,8 @@ class Change(Enum):
 class Part:
     """A part and where it is in its life: starting, ready, or waiting to be restarted.
 
+    It is a `weir ...`, ready once it has written its ready file.
+
     Args:
         name: how messages call it.
         args: arguments of its subcommand, without --ready-file.
@@ -44,6 +47,9 @@ class Part:
         alone: it is ready also while the job is away, and once more when that is there.
         now: monotonic seconds; given by tests.
     """
+
+    _unit = "s of silence"
+    """Of `start_s`, in messages."""
 
     def __init__(
         self,
@@ -81,10 +87,8 @@ class Part:
     def start(self) -> None:
         """Start it and forget what an earlier run said."""
         self.ready, self._restart_at = None, None
-        self._ready_file.parent.mkdir(parents=True, exist_ok=True)
-        self._ready_file.unlink(missing_ok=True)
         self._started = self._said_at = self._now()
-        self.child.start()
+        self._begin()
 
     def look(self) -> Change:
         """What has changed; starts it again when a planned restart is due."""
@@ -104,9 +108,7 @@ class Part:
         before, self.ready = self.ready, self._read_ready()
         if self.ready is not None:
             return Change.NONE if self.ready == before else Change.READY
-        # Who has said that it is there waits for the job, which has limits of its own.
-        late = self._silent_s() > self._start_s and not self._ready_file.exists()
-        return Change.LATE if late else Change.NONE
+        return Change.LATE if self._waited_s() > self._start_s else Change.NONE
 
     def plan_restart(self) -> float | None:
         """Take away what is left of it and plan the next start.
@@ -135,15 +137,23 @@ class Part:
     def why(self, lines: int = 15) -> str:
         """How it ended, with the last lines of its log, for people."""
         status = self.child.poll()
-        late = f"was not ready after {self._start_s:g} s of silence"
+        late = f"was not ready after {self._start_s:g} {self._unit}"
         what = late if status is None else f"ended with status {status}"
         if self.child.log is None:
             return f"{self.name} {what}; see its lines above"
         tail = "".join(f"\n    {line}" for line in self.child.last_lines(lines))
         return f"{self.name} {what}; the end of {self.child.log}:{tail}"
 
-    def _silent_s(self) -> float:
-        """How long it has said nothing since its start."""
+    def _begin(self) -> None:
+        self._ready_file.parent.mkdir(parents=True, exist_ok=True)
+        self._ready_file.unlink(missing_ok=True)
+        self.child.start()
+
+    def _waited_s(self) -> float:
+        """How much of `start_s` is gone: how long it has said nothing since its start."""
+        # Who has said that it is there waits for the job, which has limits of its own.
+        if self._ready_file.exists():
+            return 0.0
         said_bytes = self.child.log_bytes()
         if said_bytes != self._said_bytes:
             self._said_bytes, self._said_at = said_bytes, self._now()
@@ -157,6 +167,28 @@ class Part:
         if not isinstance(content, dict) or (content.get("job") == AWAY and not self._alone):
             return None
         return content
+
+
+class Broker(Part):
+    """A part that is a local server: ready once it answers, late at its limit whatever it says until then."""
+
+    _unit = "s"
+
+    def __init__(self, server: LocalServer, *, start_s: float, restarts_max: int) -> None:
+        name = server.name.lower()
+        super().__init__(
+            name, (), log=None, run_dir=server.data_dir, start_s=start_s, restarts_max=restarts_max
+        )
+        self._server = server
+
+    def _begin(self) -> None:
+        (self.child,) = self._server.begin()
+
+    def _waited_s(self) -> float:
+        return self.seconds
+
+    def _read_ready(self) -> dict[str, Any] | None:
+        return None if self._server.unready() else {"pid": self.child.pid}
 
 
 def look_after(parts: Iterable[Part], say: Callable[[str], None], *, restart: bool = True) -> bool:

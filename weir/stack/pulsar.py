@@ -134,7 +134,7 @@ class LocalPulsar(LocalServer):
         child.start()
         self.children = [child]
 
-    def _unready(self) -> str:
+    def unready(self) -> str:
         why = f"pulsar is not ready on {self.service} and {self.admin}; see {self.log}"
         return "" if self._ready() else why
 

@@ -50,10 +50,9 @@ class LocalServer(ABC):
             WeirError: it ended or was not ready within the limit; with its last log lines.
         """
         deadline = time.monotonic() + (self.start_limit_s if limit_s is None else limit_s)
-        self.children = []
         try:
-            self._begin()
-            while why := self._unready():
+            self.begin()
+            while why := self.unready():
                 self._check_alive()
                 if stopping():
                     raise WeirError(f"stopped while {self.name} was starting")
@@ -65,6 +64,12 @@ class LocalServer(ABC):
         except BaseException:
             self.stop(0.0)
             raise
+
+    def begin(self) -> list[Child]:
+        """Start its processes, which are not ready yet; they."""
+        self.children = []
+        self._begin()
+        return self.children
 
     def terminate(self) -> None:
         """Ask it to stop."""
@@ -96,7 +101,7 @@ class LocalServer(ABC):
         """Start the processes, each noted in `children`."""
 
     @abstractmethod
-    def _unready(self) -> str:
+    def unready(self) -> str:
         """Why it is not ready yet; empty: it is."""
 
     def _check_alive(self) -> None:

@@ -3,9 +3,8 @@
 import argparse
 from typing import Final
 
-from weir.options import add, add_cluster_options, add_flag, cluster_of, number, whole
+from weir.options import add, add_cluster_options, add_flag, add_watch, cluster_of, whole
 
-WATCH_S: Final = 2.0
 _BY: Final = ("used", "wait", "refused")
 EPILOG: Final = """\
 examples:
@@ -30,8 +29,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     add(parser, "--limit", "rows at most (default: 50)", metavar="N", type=whole(1, 100_000), default=50)
     add(parser, "--name", "only entities whose name has this in it", metavar="TEXT", default="")
     add_flag(parser, "--json", "print an array of objects")
-    again = f"again every so often (default: {WATCH_S:.0f}) until Ctrl-C"
-    add(parser, "--watch", again, nargs="?", const=WATCH_S, metavar="SECONDS", type=number(0.1, 86_400))
+    add_watch(parser, 2.0)
 
 
 def run(args: argparse.Namespace) -> int:

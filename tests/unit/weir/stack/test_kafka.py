@@ -41,9 +41,9 @@ def test_a_broker_of_another_on_its_port_is_not_its_own(tmp_path: Path) -> None:
         own, other = (LocalKafka(tmp_path / name, port=port) for name in ("own", "other"))
         own.children = [Child("kafka", [], log=tmp_path / "log")]
         answers(broker, other)
-        assert own._unready() == f"kafka does not answer on 127.0.0.1:{port}; see {tmp_path / 'log'}"
+        assert own.unready() == f"kafka does not answer on 127.0.0.1:{port}; see {tmp_path / 'log'}"
         answers(broker, own)
-        assert own._unready() == ""
+        assert own.unready() == ""
 
 
 def test_a_broker_that_listens_on_one_address_is_asked_there(tmp_path: Path) -> None:
@@ -53,7 +53,7 @@ def test_a_broker_that_listens_on_one_address_is_asked_there(tmp_path: Path) -> 
         kafka = LocalKafka(tmp_path / "kafka", port=port, listen="127.0.0.2")
         kafka.children = [Child("kafka", [], log=None)]
         answers(broker, kafka)
-        assert kafka._unready() == ""
+        assert kafka.unready() == ""
     assert kafka.bootstrap == f"127.0.0.2:{port}"
     told = kafka._write_properties(0).read_text()
     assert f"advertised.listeners=PLAINTEXT://127.0.0.2:{port}\n" in told

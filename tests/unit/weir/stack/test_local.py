@@ -77,32 +77,32 @@ class FakeServer:
 
     bootstrap, service, admin = "kafka:1", "pulsar:2", "http://pulsar:3"
 
-    def __init__(self, world: "World", data_dir: Path, **ports: int) -> None:
-        self._world, self._name = world, data_dir.name
-        self.children: list[FakeProcess] = []
-
-    @property
-    def pids(self) -> list[int]:
-        """One."""
-        return [child.pid for child in self.children]
+    def __init__(self, data_dir: Path, **ports: int) -> None:
+        self.data_dir = data_dir
 
     def cluster_id(self) -> str:
         """A name for a folder."""
         return "C/1"
 
-    def start(self, limit_s: float, stopping: Any) -> None:
-        """Noted."""
-        self._world.log.append(f"start {self._name}")
-        self.children = [FakeProcess(self._world, self._name, 7 if self._name == "kafka" else 8)]
 
-    def terminate(self) -> None:
-        """Passed on."""
-        for child in self.children:
-            child.terminate()
+class FakeBroker(FakePart):
+    """One of those as a part; what never gets ready is asked to stop."""
 
-    def stop(self, term_s: float) -> None:
-        """Noted."""
-        self._world.log.append(f"wait {self._name}")
+    def __init__(self, world: "World", server: FakeServer, **limits: float) -> None:
+        super().__init__(world, server.data_dir.name, [], command="")
+        self.child.pid = 7 if self.name == "kafka" else 8
+
+    def look(self) -> Change:
+        """Ready, as a rule."""
+        if self.name not in self._world.unready:
+            return super().look()
+        self._world.stop.ask()
+        return Change.NONE
+
+    def kill(self) -> None:
+        """Noted, where it is not the end of a stop in order."""
+        if self.ready is None:
+            self._world.log.append(f"kill {self.name}")
 
 
 class World:
@@ -111,13 +111,14 @@ class World:
     def __init__(self, monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
         self.log: list[str] = []
         self.stop = StopSignal()
-        self.ending = set[str]()
+        self.ending, self.unready = set[str](), set[str]()
         self.words: dict[str, list[str]] = {}
         self.commands: dict[str, str] = {}
         self._folder = folder
         monkeypatch.setattr(local, "Part", partial(FakePart, self))
-        monkeypatch.setattr(local, "LocalKafka", partial(FakeServer, self))
-        monkeypatch.setattr(local, "LocalPulsar", partial(FakeServer, self))
+        monkeypatch.setattr(local, "Broker", partial(FakeBroker, self))
+        monkeypatch.setattr(local, "LocalKafka", FakeServer)
+        monkeypatch.setattr(local, "LocalPulsar", FakeServer)
         monkeypatch.setattr(local, "prepare", lambda say, stopping: self.log.append("prepare"))
         monkeypatch.setattr(topics, "ensure_topics", lambda *args, **others: [])
         monkeypatch.setattr(topics, "cluster_id", lambda *args: "C")
@@ -178,6 +179,21 @@ def test_the_job_starts_beside_its_broker(world: World) -> None:
     assert world.log[:2] == ["start job", "start proxy"]
 
 
+def test_a_stop_does_not_wait_for_a_broker_that_starts(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is killed, and nobody else is started; what a stop breaks off is no failure."""
+    world.unready.add("kafka")
+    world.stack(starts=False, pulsar="local")
+    assert world.log == ["start job", "start kafka", "kill kafka"]
+
+    def break_off(*_: object) -> None:
+        world.stop.ask()
+        raise WeirError("stopped")
+
+    world.stop = StopSignal()
+    monkeypatch.setattr(local, "prepare", break_off)
+    world.stack(starts=False, kafka="h:4", pulsar="local")
+
+
 def test_a_local_pulsar_is_fetched_started_and_named(world: World) -> None:
     """The admin API passes on to it, and its proxy is a second `weir proxy`."""
     stack = world.stack(pulsar="local")
@@ -185,6 +201,9 @@ def test_a_local_pulsar_is_fetched_started_and_named(world: World) -> None:
     said = stack.addresses()
     assert (said["pulsar"], said["pulsar_proxy"]) == ("pulsar:2", "h:3")
     assert said["pulsar_admin"] == "http://pulsar:3"
+    for part in stack.parts:
+        part.ready = None
+    assert not {"kafka", "pulsar"} & stack.metrics_sources().keys(), "of ours"
     assert said["pids"]["pulsar"] == 8 and said["pids"][PULSAR_PROXY] > 100
     assert world.commands[PULSAR_PROXY] == "proxy"
     words = world.words[PULSAR_PROXY]

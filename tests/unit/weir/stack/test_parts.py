@@ -9,9 +9,10 @@ import pytest
 
 from streaming.contract.errors import WeirError
 from weir.foreground import AWAY, HERE, StopSignal, write_ready_file
-from weir.stack.parts import BACKOFF_MAX_S, STEADY_S, Change, Part, look_after
+from weir.stack.parts import BACKOFF_MAX_S, STEADY_S, Broker, Change, Part, look_after
 from weir.stack.process import Child, running, wait_until_gone
 from weir.stack.scrape import joined
+from weir.stack.server import LocalServer
 
 START_S = 10.0
 
@@ -157,6 +158,50 @@ def test_pause_before_a_restart_has_a_bound(tmp_path: Path, clock: Clock) -> Non
     """However often it fails: the 1,025th time in a row all other parts ended with it, in a traceback."""
     part = Part("job", [], log=tmp_path / "log", run_dir=tmp_path, start_s=1.0, restarts_max=2_000, now=clock)
     assert max(part.plan_restart() or 0.0 for _ in range(1_500)) == BACKOFF_MAX_S
+
+
+class Sleeping(LocalServer):
+    """A server that answers once it is told to; it says something meanwhile."""
+
+    name = "Kafka"
+    answers = False
+
+    def _begin(self) -> None:
+        self.children.append(Child("kafka", ["sleep", "60"], log=self.data_dir / "kafka.log"))
+        self.children[0].start()
+
+    def unready(self) -> str:
+        """Until then."""
+        with (self.data_dir / "kafka.log").open("a") as log:
+            log.write("starting\n")
+        return "" if self.answers else "it does not answer"
+
+
+def test_a_broker_is_started_again_as_any_part(tmp_path: Path, clock: Clock) -> None:
+    """It was at once and for ever, while nobody looked after others; one start that failed ended all."""
+    server, said = Sleeping(tmp_path), list[str]()
+    broker = Broker(server, start_s=START_S, restarts_max=2)
+    broker._now = clock
+    broker.start()
+    server.answers = True
+    assert look_after([broker], said.append) and broker.ready == {"pid": server.pids[0]}
+    server.kill()
+    look_after([broker], said.append)
+    assert said[-1].startswith(f"kafka ended with status -9; the end of {tmp_path}/kafka.log:")
+    assert said[-1].endswith("\nrestarting kafka in 1.0 s") and broker.ready is None
+    server.answers = False
+    clock.now += 1.0
+    assert not look_after([broker], said.append) and broker.child.alive()
+    clock.now += START_S
+    assert not look_after([broker], said.append)
+    clock.now += 0.1
+    assert look_after([broker], said.append) and not broker.child.alive()
+    assert said[-1].startswith("kafka was not ready after 10 s; the end of ")
+    clock.now += 2.0
+    look_after([broker], said.append)
+    server.kill()
+    with pytest.raises(WeirError, match=r"kafka failed too often$"):
+        look_after([broker], said.append)
 
 
 def test_part_that_ran_for_long_starts_a_new_count(part: Part, clock: Clock, tmp_path: Path) -> None:

@@ -143,4 +143,4 @@ def test_it_is_asked_past_the_proxy_of_the_environment(
         file.parent.mkdir(parents=True)
         file.write_text(said)
     with files_of(tmp_path) as url:
-        assert LocalPulsar(tmp_path, admin_port=int(url.rpartition(":")[2]))._unready() == ""
+        assert LocalPulsar(tmp_path, admin_port=int(url.rpartition(":")[2])).unready() == ""
