@@ -14,7 +14,7 @@ from weir.jars.folders import ROOT
 from weir.stack.process import die_with_parent
 
 LIMIT_S: Final = 120.0
-"""Of an answer, and of its end."""
+"""Of an answer."""
 
 
 class Asked:
@@ -23,6 +23,9 @@ class Asked:
     Args:
         words: of Python's command, such as `-m` and a module.
     """
+
+    stop_s = LIMIT_S
+    """Of its end; then it is killed."""
 
     def __init__(self, *words: str) -> None:
         self._words = words
@@ -38,7 +41,7 @@ class Asked:
 
     def __exit__(self, *_: object) -> None:
         try:
-            self._process.communicate(timeout=LIMIT_S)
+            self._process.communicate(timeout=self.stop_s)
         except subprocess.TimeoutExpired:
             self._process.kill()
             self._process.communicate()
@@ -67,8 +70,10 @@ class Asked:
         assert self._process.stdout is not None
         patience = threading.Timer(LIMIT_S, self._process.kill)
         patience.start()
-        line = self._process.stdout.readline()
-        patience.cancel()
+        try:
+            line = self._process.stdout.readline()
+        finally:
+            patience.cancel()
         if not line:
             raise WeirError(f"{' '.join(self._words)} ended with status {self._process.wait()}")
         return orjson.loads(line)

@@ -4,8 +4,7 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
-from context_kit import context, enforce
-
+from benchmarks.kit.lone_proxy import context, enforce
 from enforcer.core.feeds.policies import Policies
 from enforcer.core.law import Clock
 from enforcer.kafka.dispatch.part import DispatchLimit

@@ -95,6 +95,8 @@ class WatchedProxy(Asked):
         prefix: of their names.
     """
 
+    stop_s = 30.0
+
     def __init__(self, upstream: str, own: str, prefix: str) -> None:
         super().__init__(__file__, upstream, own, prefix)
         self.bootstrap = ""

@@ -140,7 +140,7 @@ class Part:
         late = f"was not ready after {self._start_s:g} {self._unit}"
         what = late if status is None else f"ended with status {status}"
         if self.child.log is None:
-            return f"{self.name} {what}; see its lines above"
+            return f"{self.name} (process {self.child.pid}) {what}; see its lines above"
         tail = "".join(f"\n    {line}" for line in self.child.last_lines(lines))
         return f"{self.name} {what}; the end of {self.child.log}:{tail}"
 

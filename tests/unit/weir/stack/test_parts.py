@@ -144,7 +144,8 @@ def test_one_that_ends_is_started_again_as_often_as_may_be(part: Part, clock: Cl
     part.start()
     for pause_s in (1.0, 2.0, 4.0):
         assert part.child.wait(20) and look_after([part], said.append)
-        assert said[-1] == f"job ended with status 0; see its lines above\nrestarting job in {pause_s} s"
+        ended = f"job (process {part.child.pid}) ended with status 0; see its lines above"
+        assert said[-1] == f"{ended}\nrestarting job in {pause_s} s"
         clock.now += pause_s
         assert not look_after([part], said.append)
     assert part.child.wait(20)
