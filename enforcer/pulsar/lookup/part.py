@@ -122,7 +122,8 @@ class LookupClient:
         self.over = True
         self._splitter.drop()
         self._upstream.close()
-        for waiting in (self._open, *self._waiting.values()):
+        unanswered: list[asyncio.Future[Any]] = [self._open, *self._waiting.values()]
+        for waiting in unanswered:
             if not waiting.done():
                 waiting.set_exception(WeirError(f"the broker cannot be asked ({why})"))
                 # Whether somebody waits for it still does not matter.
