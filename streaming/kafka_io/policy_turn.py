@@ -227,21 +227,21 @@ class Turns:
         lost = slow = 0
         while True:
             try:
-                self._turn = self._turn or await self._run(Turn, self._cluster, _left(deadline))
+                # Not kept if anything fails in it but `decide`; a thread may still work with it.
+                turn, self._turn = self._turn or await self._run(Turn, self._cluster, _left(deadline)), None
                 log = await self._read(min(_left(deadline), self._lag_s))
+                self._turn = turn
                 if attempt is None or not log.arrived:
                     # What was tried before is known not to be there.
                     unknown = None
                     attempt = Attempt.of(log, decide(log), author, slow)
                     if attempt.lines:
-                        # Whatever ends this: a thread may still work with it.
-                        turn, self._turn = self._turn, None
+                        self._turn = None
                         await self._run(turn.write, attempt.lines, _left(deadline), attempt.within_s)
                         self._turn = turn
                 break
             except WeirError as failure:
-                if again := isinstance(failure, TurnLost | OutcomeUnknown):
-                    self._turn = None
+                again = isinstance(failure, TurnLost | OutcomeUnknown)
                 pause = pause_s(lost)
                 if not again or time.monotonic() + pause > deadline:
                     if unknown is None:

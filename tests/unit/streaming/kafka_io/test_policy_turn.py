@@ -101,3 +101,20 @@ async def test_a_change_that_is_given_up_says_whether_it_may_have_been_made(
     with pytest.raises(WeirError) as told:
         await turns.change(lambda _log: NO_QUOTA, OPS, time.monotonic() + 60)
     assert (told.type, str(told.value)) == (kind, said)
+    before = topic.turns
+    await turns.change(lambda _log: NO_QUOTA, OPS, time.monotonic() + 60)
+    assert topic.turns == before + 1
+
+
+async def test_a_turn_outlives_a_refusal(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Which is the caller's own: a request for what is not there costs nobody a turn."""
+    topic = Topic([])
+    turns = turns_on(topic, monkeypatch)
+
+    def refuse(_log: PolicyLog) -> list[Update]:
+        raise WeirError("no")
+
+    for _ in range(2):
+        with pytest.raises(WeirError, match="no"):
+            await turns.change(refuse, OPS, time.monotonic() + 60)
+    assert topic.turns == 1
