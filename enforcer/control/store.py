@@ -1,9 +1,9 @@
 """The admin API's policies on `weir.policies`: read as they come, written in turns (see policy_turn)."""
 
 import asyncio
-import itertools
 import time
 from collections.abc import Callable
+from functools import partial
 from typing import Final
 
 from enforcer.control.groups import Changes, Entries, Refusal, Unavailable
@@ -12,15 +12,7 @@ from enforcer.control.settings import AdminSettings
 from streaming.contract.errors import WeirError
 from streaming.contract.topics import Cluster
 from streaming.kafka_io.policy_topic import Author, PolicyLog, Update
-from streaming.kafka_io.policy_turn import (
-    Attempt,
-    NotInForce,
-    OutcomeUnknown,
-    TooSlow,
-    Turn,
-    TurnLost,
-    pause_s,
-)
+from streaming.kafka_io.policy_turn import Behind, NotInForce, OutcomeUnknown, Turns
 from streaming.kafka_io.reader import Reader
 from streaming.kafka_io.tail import Tail
 
@@ -29,12 +21,7 @@ CHANGES_MAX: Final = 100
 ORIGIN = "admin"
 # A reader that lags longer waits for a transaction that somebody left open: a new turn ends it.
 _LAG_LIMIT_S = 2.0
-_LEAST_S = 0.05
 _FETCH_WAIT_MS = 100
-
-
-class _Behind(WeirError):
-    """The topic could not be read to its end in time."""
 
 
 class PolicyStore:
@@ -62,9 +49,8 @@ class PolicyStore:
         self._moved = asyncio.Event()
         self._one_at_a_time = asyncio.Lock()
         self._changing = 0
-        self._turn: Turn | None = None
-        # What may have been written and was not yet read back.
-        self._unseen: Attempt | None = None
+        lost = partial(self._count, "overtaken")
+        self._turns = Turns(cluster, asyncio.to_thread, self._catch_up, lag_s=_LAG_LIMIT_S, lost=lost)
         self._asker: Reader | None = None
         self.tail = Tail(
             cluster.properties,
@@ -111,86 +97,28 @@ class PolicyStore:
             async with asyncio.timeout(limit_s):
                 await self._one_at_a_time.acquire()
             try:
-                await self._change(decide, Author(ORIGIN, actor, reason), deadline)
+                made = await self._turns.change(
+                    lambda log: updates_of(log, decide(log.entries)), Author(ORIGIN, actor, reason), deadline
+                )
             finally:
                 self._one_at_a_time.release()
         except TimeoutError:
             raise Unavailable("Other changes took too long; this one was not made") from None
+        except Refusal:
+            raise
+        except WeirError as failure:
+            self._count("failed")
+            raise Unavailable(_told(failure)) from failure
         finally:
             self._changing -= 1
+        if made.lines:
+            self._count("written")
 
-    async def _change(
-        self, decide: Callable[[Entries], Changes], author: Author, deadline: float
-    ) -> None:
-        self._unseen, slow = None, 0
-        for lost in itertools.count():
-            try:
-                await self._attempt(decide, author, slow, deadline)
-            except Refusal:
-                raise
-            except (TurnLost, OutcomeUnknown, _Behind) as failure:
-                self._turn = None
-                slow += isinstance(failure, TooSlow)
-                pause = pause_s(lost)
-                if time.monotonic() + pause > deadline:
-                    raise self._unavailable(failure) from failure
-                self._count("overtaken")
-                await asyncio.sleep(pause)
-            except WeirError as failure:
-                self._turn = None
-                raise self._unavailable(failure) from failure
-            except BaseException:
-                # Cancelled in the middle: a thread still works with this turn.
-                self._turn = None
-                raise
-            else:
-                return
-
-    async def _attempt(
-        self, decide: Callable[[Entries], Changes], author: Author, slow: int, deadline: float
-    ) -> None:
-        """One turn: write, or see that what was written in the one before has come."""
-
-        def left() -> float:
-            return max(_LEAST_S, deadline - time.monotonic())
-
-        if self._turn is None:
-            self._turn = await asyncio.to_thread(Turn, self._cluster, left())
-        await self._catch_up(min(left(), _LAG_LIMIT_S))
-        if self._unseen is None or not self._log.arrived:
-            self._unseen = None
-            updates = updates_of(self._log, decide(self.entries))
-            if not updates:
-                return
-            await self._write(self._turn, Attempt.of(self._log, updates, author, slow), left())
-            await self._catch_up(left())
-        assert self._unseen is not None
-        written, self._unseen = self._unseen, None
-        written.check_in_force(self._log)
-        self._count("written")
-
-    async def _write(self, turn: Turn, attempt: Attempt, limit_s: float) -> None:
-        try:
-            self._unseen = attempt
-            await asyncio.to_thread(turn.write, attempt.lines, limit_s, attempt.within_s)
-        except OutcomeUnknown:
-            raise
-        except WeirError:
-            self._unseen = None
-            raise
-
-    def _unavailable(self, failure: WeirError) -> Unavailable:
-        self._count("failed")
-        if isinstance(failure, NotInForce):
-            return Unavailable(str(failure))
-        what = "Not" if self._unseen is None else "It is not known whether this was"
-        return Unavailable(f"{what} changed: {failure}")
-
-    async def _catch_up(self, limit_s: float) -> None:
-        """Wait until all is read that was written before now.
+    async def _catch_up(self, limit_s: float) -> PolicyLog:
+        """What the topic says, once all is read that was written before now.
 
         Raises:
-            _Behind: not within the limit.
+            Behind: not within the limit.
             WeirError: the cluster does not answer.
         """
         deadline = time.monotonic() + limit_s
@@ -202,7 +130,8 @@ class PolicyStore:
                     await self._moved.wait()
             except TimeoutError:
                 topic = self._cluster.topics.policies
-                raise _Behind(f"{topic} was not read to its end within its limit") from None
+                raise Behind(f"{topic} was not read to its end within its limit") from None
+        return self._log
 
     def _end(self, limit_s: float) -> int:
         """Offset behind the topic's last record, asked for anew."""
@@ -232,6 +161,13 @@ class PolicyStore:
 
     def _count(self, result: str) -> None:
         self._metrics.changes.labels(result).inc()
+
+
+def _told(failure: WeirError) -> str:
+    if isinstance(failure, NotInForce):
+        return str(failure)
+    what = "It is not known whether this was" if isinstance(failure, OutcomeUnknown) else "Not"
+    return f"{what} changed: {failure}"
 
 
 def updates_of(log: PolicyLog, changes: Changes) -> list[Update]:

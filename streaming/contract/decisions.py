@@ -1,4 +1,4 @@
-"""Dead letters as they are written, shares and limits as they are read (docs/contract.md 1 and 3).
+"""Dead letters as written; admissions, shares and limits as read (docs/contract.md 1 and 3).
 
 Every engine writes dead letters with this code: Java and Python print doubles differently, and the bytes must
 not depend on who decided.
@@ -7,12 +7,12 @@ not depend on who decided.
 import base64
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 import orjson
 
 from streaming.contract.errors import BadEvent
-from streaming.contract.fields import TS_MAX_MS, Fields, integer, number, shown, text
+from streaming.contract.fields import TS_MAX_MS, Fields, flag, integer, names, number, shown, signed, text
 
 DECISIONS: Final = "decisions"
 DEADLETTER: Final = "deadletter"
@@ -22,6 +22,8 @@ it. Such a decision stands in a record of its own, never in a packed one."""
 LATE_MS: Final = 60_000
 """A share or a limit is not too late to be written for so long, however short its life time: a job that lags
 behind rounds of a second is of more use than one that says nothing."""
+LONGEST_THROTTLE_MS: Final = 2**31 - 1
+"""What an answer of Kafka's protocol can say, 24.8 days; a longer wait is cut to it and asked about then."""
 LIMIT_TTL_MS: Final = 60_000
 """How long a limit on requests in flight stands when nothing is heard."""
 LIMIT_MAX: Final = 2**31 - 1
@@ -57,6 +59,75 @@ def dead_letter(
             "ts": ts,
             "value_base64": base64.b64encode(value).decode(),
         }
+    )
+
+
+class Admission(NamedTuple):
+    """A decision on a request for partition mutations (docs/contract.md 3.1).
+
+    Attributes:
+        id: the event that it is for.
+        ts: when that was decided upon, ms since the epoch.
+        proxy: who asked.
+        subject: quota entity that was charged; empty if none.
+        throttle_time_ms: how long the subject must wait, 0 if not.
+        rejected: names of the items that were rejected.
+        limit: mutations per second, None if nothing limits.
+        tokens: balance afterwards (token_bucket), else None.
+        rate: average of mutations per second afterwards, None if not given.
+        mutations: that were charged.
+        shadow: decided, but not to be acted on.
+        late: decided after the proxy's time limit.
+        applied_ts: when it was applied, if not at `ts`.
+        refunds: ids of the refunds that are in `tokens` besides, and were not before.
+        differs: it was decided at a proxy, and the law would have said otherwise.
+    """
+
+    id: str
+    ts: int
+    proxy: str
+    subject: str
+    throttle_time_ms: int
+    rejected: frozenset[str]
+    limit: float | None
+    tokens: float | None
+    rate: float | None = None
+    mutations: int = 0
+    shadow: bool = False
+    late: bool = False
+    applied_ts: int | None = None
+    refunds: tuple[str, ...] = ()
+    differs: bool = False
+
+    @property
+    def at(self) -> int:
+        """When its balance was so, ms since the epoch."""
+        return self.ts if self.applied_ts is None else self.applied_ts
+
+
+def admission_of(fields: Fields) -> Admission:
+    """An admission from its JSON object.
+
+    Raises:
+        BadEvent: it is none, or a field in it is out of range.
+    """
+    ts = integer(fields, "ts", None, maximum=TS_MAX_MS)
+    return Admission(
+        id=text(fields, "id", None),
+        ts=ts,
+        proxy=text(fields, "proxy", ""),
+        subject=text(fields, "subject", None),
+        throttle_time_ms=min(integer(fields, "throttle_time_ms", None), LONGEST_THROTTLE_MS),
+        rejected=frozenset(names(fields, "rejected")),
+        limit=signed(fields, "limit"),
+        tokens=signed(fields, "tokens"),
+        rate=signed(fields, "rate"),
+        mutations=integer(fields, "mutations", 0),
+        shadow=flag(fields, "shadow", False),
+        late=flag(fields, "late", False),
+        applied_ts=integer(fields, "applied_ts", ts, maximum=TS_MAX_MS),
+        refunds=tuple(names(fields, "refunds")) if "refunds" in fields else (),
+        differs="law" in fields,
     )
 
 

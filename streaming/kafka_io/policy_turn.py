@@ -12,8 +12,11 @@ whoever takes the next turn and reads on sees what became of it: no transaction 
 import random
 import secrets
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass
+from functools import partial
+from math import inf
 from typing import Any, Self
 
 import orjson
@@ -41,10 +44,9 @@ EFFECTIVE_AFTER_MS = 2_000
 _DOUBLINGS_MAX = 5
 CLOCKS_APART_MS = 120_000
 """A change that is dated this much later than ours was published by a fast clock, and ours waits for it."""
-TURNS_MAX = 20
 # Writers that keep ending each other's turns must get out of step.
 _PAUSE_S, _PAUSE_MAX_S = 0.1, 2.0
-_READ_BACK_S = 0.01
+_READ_BACK_S, _LEAST_S = 0.01, 0.05
 # A writer that dies in the middle holds readers up until the broker ends its transaction.
 _TRANSACTION_LIMIT_S = 10.0
 _ABORT_LIMIT_S = 3.0
@@ -58,12 +60,16 @@ class TooSlow(TurnLost):
     """Nothing was written: Kafka took so long that it would have been in force before readers had it."""
 
 
+class Behind(TurnLost):
+    """Nothing was written: the topic could not be read to its end, as when a transaction was left open."""
+
+
 class OutcomeUnknown(WeirError):
     """It may have been written: who reads on in a turn of their own sees it, or sees that it was not."""
 
 
 class NotInForce(WeirError):
-    """It was written, but readers of the topic do not go by it; the message says what stands in the way."""
+    """It was written, but no reader is seen to go by it; the message says what stands in the way."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -132,7 +138,7 @@ class Attempt:
 
 
 class Turn:
-    """The right to write to the topic, until somebody else takes it; a context manager.
+    """The right to write to the topic, until somebody else takes it or a writing fails.
 
     Args:
         cluster: that holds it.
@@ -164,26 +170,102 @@ class Turn:
             lines = (Record(value=value, key=key.encode()) for key, value in records)
             self._transactions.write(lines, timeout_s, within_s)
         except NotWritten as failure:
-            if failure.late:
-                raise TooSlow(f"{what} were not written to {self._where}: {failure}") from failure
-            if failure.unknown:
-                # Also if the turn is over: an earlier try of the same commit may have been carried out. And
-                # a broker that another writer came to in the middle answers with UNKNOWN_SERVER_ERROR.
-                raise OutcomeUnknown(
-                    f"it is not known whether {what} were written to {self._where}: {failure}"
-                ) from failure
-            # The broker forgets an id that was not used for a week.
-            if failure.codes & {*OVER, KafkaError.UNKNOWN_PRODUCER_ID}:
-                raise TurnLost(f"another writer of {self._where} came in between") from failure
-            # Readers need not wait for the broker, or for the next writer, to end it.
-            self._transactions.abort(min(timeout_s, _ABORT_LIMIT_S))
-            raise WeirError(f"{what} were not written to {self._where}: {failure}") from failure
+            with closing(self._transactions):
+                raise self._failed(failure, what, timeout_s) from failure
 
-    def __enter__(self) -> Self:
-        return self
+    def _failed(self, failure: NotWritten, what: str, timeout_s: float) -> WeirError:
+        if failure.late:
+            return TooSlow(f"{what} were not written to {self._where}: {failure}")
+        if failure.unknown:
+            # Also if the turn is over: an earlier try of the same commit may have been carried out. And
+            # a broker that another writer came to in the middle answers with UNKNOWN_SERVER_ERROR.
+            return OutcomeUnknown(f"it is not known whether {what} were written to {self._where}: {failure}")
+        # The broker forgets an id that was not used for a week.
+        if failure.codes & {*OVER, KafkaError.UNKNOWN_PRODUCER_ID}:
+            return TurnLost(f"another writer of {self._where} came in between")
+        # Readers need not wait for the broker, or for the next writer, to end it.
+        self._transactions.abort(min(timeout_s, _ABORT_LIMIT_S))
+        return WeirError(f"{what} were not written to {self._where}: {failure}")
 
-    def __exit__(self, *_: object) -> None:
-        self._transactions.close()
+
+class Turns:
+    """Changes policies, one change at a time, in as many turns as each takes; the last turn is kept.
+
+    Args:
+        cluster: that holds them.
+        run: calls what takes its time: in a thread, for who has a loop that must not wait.
+        read: a limit, s -> the topic, read to its end.
+        lag_s: a turn in which this takes longer is given up: the next one ends what was left open.
+        lost: called when a turn was lost and another will be taken.
+    """
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        run: Callable[..., Awaitable[Any]],
+        read: Callable[[float], Awaitable[PolicyLog]],
+        *,
+        lag_s: float = inf,
+        lost: Callable[[], None] = lambda: None,
+    ) -> None:
+        self._cluster, self._run, self._read = cluster, run, read
+        self._lag_s, self._lost = lag_s, lost
+        self._turn: Turn | None = None
+
+    async def change(
+        self, decide: Callable[[PolicyLog], Sequence[Update]], author: Author, deadline: float
+    ) -> Attempt:
+        """Make a change and read back that it counts; raises as `change_policies`.
+
+        Args:
+            decide: the topic as it is -> updates; called again if nothing could be written.
+            author: who makes it.
+            deadline: by the steady clock, s.
+        """
+        attempt: Attempt | None = None
+        unknown: OutcomeUnknown | None = None
+        lost = slow = 0
+        while True:
+            try:
+                # Not kept if anything fails in it but `decide`; a thread may still work with it.
+                turn, self._turn = self._turn or await self._run(Turn, self._cluster, _left(deadline)), None
+                log = await self._read(min(_left(deadline), self._lag_s))
+                self._turn = turn
+                if attempt is None or not log.arrived:
+                    # What was tried before is known not to be there.
+                    unknown = None
+                    attempt = Attempt.of(log, decide(log), author, slow)
+                    if attempt.lines:
+                        self._turn = None
+                        await self._run(turn.write, attempt.lines, _left(deadline), attempt.within_s)
+                        self._turn = turn
+                break
+            except WeirError as failure:
+                again = isinstance(failure, TurnLost | OutcomeUnknown)
+                pause = pause_s(lost)
+                if not again or time.monotonic() + pause > deadline:
+                    if unknown is None:
+                        raise
+                    raise OutcomeUnknown(f"{unknown}; then {failure}") from failure
+                lost += 1
+                slow += isinstance(failure, TooSlow)
+                unknown = failure if isinstance(failure, OutcomeUnknown) else unknown
+                self._lost()
+                await self._run(time.sleep, pause)
+        if attempt.lines:
+            attempt.check_in_force(await self._read_back(deadline))
+        return attempt
+
+    async def _read_back(self, deadline: float) -> PolicyLog:
+        """The topic, with what was written: a commit is answered a moment before readers may see it."""
+        try:
+            while not (log := await self._read(_left(deadline))).arrived:
+                if time.monotonic() > deadline:
+                    raise WeirError("they have not come in time")
+                await self._run(time.sleep, _READ_BACK_S)
+        except WeirError as failure:
+            raise NotInForce(f"the policies were written, but could not be read back: {failure}") from failure
+        return log
 
 
 def change_policies(
@@ -208,13 +290,9 @@ def change_policies(
     Raises:
         WeirError: no such topic, no answer in time, or others kept writing. If it is not known whether the
             change was made, since the cluster went away in the middle, the message says so.
-        NotInForce: it was made, and readers do not go by it.
+        NotInForce: it was made, and readers are not seen to go by it.
     """
     deadline = time.monotonic() + timeout_s
-
-    def left() -> float:
-        return max(0.001, deadline - time.monotonic())
-
     author = Author(origin, actor, reason)
     with reader or PolicyReader(cluster) as reader:
         log = reader.read(timeout_s)
@@ -222,63 +300,26 @@ def change_policies(
         # Mostly there is nothing to do, and then nobody else's turn need end.
         if not decide(log):
             return Attempt.of(log, (), author)
-        attempt = _in_turns(
-            cluster, reader, lambda log, slow: Attempt.of(log, decide(log), author, slow), left
-        )
-        if attempt.lines:
-            _read_back(reader, left)
-            attempt.check_in_force(reader.log)
+        turns = Turns(cluster, _here, partial(_here, reader.read))
+        attempt: Attempt = _at_once(turns.change(decide, author, deadline))
         return attempt
 
 
-def _in_turns(
-    cluster: Cluster,
-    reader: PolicyReader,
-    try_with: Callable[[PolicyLog, int], Attempt],
-    left: Callable[[], float],
-) -> Attempt:
-    """Take turns until what was to be written is there; what was.
-
-    Args:
-        try_with: the topic as it is, and how often Kafka was too slow -> what to write.
-        left: how much time there is, s.
-
-    Raises:
-        WeirError: as `change_policies`.
-    """
-    lost: WeirError | None = None
-    attempt: Attempt | None = None
-    slow = 0
-    for number in range(TURNS_MAX):
-        try:
-            with Turn(cluster, left()) as turn:
-                log = reader.read(left())
-                if attempt is None or not log.arrived:
-                    # What was tried before is known not to be there.
-                    attempt, lost = try_with(log, slow), None
-                    if attempt.lines:
-                        turn.write(attempt.lines, left(), attempt.within_s)
-            return attempt
-        except (TurnLost, OutcomeUnknown) as failure:
-            lost = failure
-            slow += isinstance(failure, TooSlow)
-            time.sleep(min(left(), pause_s(number)))
-        except WeirError as failure:
-            if isinstance(lost, OutcomeUnknown):
-                raise OutcomeUnknown(f"{lost}; then {failure}") from failure
-            raise
-    raise WeirError(f"given up after {TURNS_MAX} attempts to change policies: {lost}") from lost
+async def _here(call: Callable[..., Any], *given: Any) -> Any:
+    return call(*given)
 
 
-def _read_back(reader: PolicyReader, left: Callable[[], float]) -> None:
-    """Read on until what was written has come: a commit is answered a moment before readers may see it."""
+def _at_once(change: Coroutine[Any, Any, Any]) -> Any:
+    """What comes of a change that is made by `_here` alone, and so never waits for a loop."""
     try:
-        while not reader.read(left()).arrived:
-            if left() < _READ_BACK_S:
-                raise WeirError("they have not come in time")
-            time.sleep(_READ_BACK_S)
-    except WeirError as failure:
-        raise WeirError(f"the policies were written, but could not be read back: {failure}") from failure
+        change.send(None)
+    except StopIteration as done:
+        return done.value
+    raise AssertionError
+
+
+def _left(deadline: float) -> float:
+    return max(_LEAST_S, deadline - time.monotonic())
 
 
 def pause_s(lost: int) -> float:

@@ -270,8 +270,8 @@ def test_a_turn_ends_when_another_begins(cluster: Cluster, topics: Topics) -> No
 def test_a_later_record_is_the_one_in_force(cluster: Cluster, topics: Topics) -> None:
     """Though the clock of the writer before was a minute fast."""
     ahead = time.time_ns() // 1_000_000 + 60_000
-    with Turn(Home(cluster.kafka.bootstrap, topics), 10.0) as turn:
-        turn.write(on_nothing(counted(PolicyLog()), ahead, "apply"), 10.0)
+    turn = Turn(Home(cluster.kafka.bootstrap, topics), 10.0)
+    turn.write(on_nothing(counted(PolicyLog()), ahead, "apply"), 10.0)
     written = change_policies(Home(cluster.kafka.bootstrap, topics), counted, origin="apply")
     assert written.effective_ts == ahead
     log = read_policies(Home(cluster.kafka.bootstrap, topics))
@@ -282,6 +282,5 @@ def test_many_changes_are_one_transaction(cluster: Cluster, topics: Topics) -> N
     """More than librdkafka's queue holds."""
     updates = [Update(path=f"tenants.t{n}", value={"resourcegroup": "rg1"}) for n in range(300)]
     client = {"queue.buffering.max.messages": 100}
-    with Turn(Home(cluster.kafka.bootstrap, topics, client), 10.0) as turn:
-        turn.write(on_nothing(updates, 1, "apply"), 10.0)
+    Turn(Home(cluster.kafka.bootstrap, topics, client), 10.0).write(on_nothing(updates, 1, "apply"), 10.0)
     assert len(read_policies(Home(cluster.kafka.bootstrap, topics)).entries) == 300

@@ -13,43 +13,14 @@ from enforcer.core.feeds.rows import events_of
 from enforcer.core.law import DecisionReader
 from streaming.contract.backlog.decisions import backlog_decision
 from streaming.contract.broker_events import latency
-from streaming.contract.decisions import limit_of, share_of
+from streaming.contract.decisions import admission_of, limit_of, share_of
 from streaming.contract.errors import BadEvent
-from streaming.contract.fields import TS_MAX_MS, Fields, choice, flag, integer, names, shown, signed, text
+from streaming.contract.fields import Fields, flag, integer, shown, text
 from streaming.contract.usage_events import group_usage
 
 Told = tuple[Any, Fields, int]
 """A decision or an event, its JSON object, and when it was written, ms since the epoch."""
 EventReaders = Mapping[str, Callable[[Fields, str, int], Any]]
-_OUTCOMES: Final = ("allow", "reject", "throttle")
-
-
-class Admission(NamedTuple):
-    """A decision on partition mutations (docs/contract.md 3.1).
-
-    Attributes:
-        id, subject, proxy: as there.
-        at: when its balance was so, ms since the epoch.
-        limit: mutations per second; None: nothing limits.
-        tokens: the balance afterwards, None with `sampled_rate`, whose `rate` counts then.
-        rate: mutations per second afterwards.
-        throttle_ms: how long the subject must wait from `at` on.
-        refused: whether items were rejected.
-        mutations: that were charged.
-        differs: it was decided at a proxy, and the law would have said otherwise.
-    """
-
-    id: str
-    subject: str
-    proxy: str
-    at: int
-    limit: float | None
-    tokens: float | None
-    rate: float
-    throttle_ms: int
-    refused: bool
-    mutations: int
-    differs: bool
 
 
 class Flight(NamedTuple):
@@ -83,25 +54,6 @@ class Sign(NamedTuple):
     part: str
     name: str
     leaving: bool
-
-
-def admission(fields: Fields) -> Admission:
-    """A decision from its JSON object; raises BadEvent: it is none, or a field in it is out of range."""
-    ts = integer(fields, "ts", None, maximum=TS_MAX_MS)
-    names(fields, "rejected")
-    return Admission(
-        id=text(fields, "id", None),
-        subject=text(fields, "subject", None),
-        proxy=text(fields, "proxy", ""),
-        at=integer(fields, "applied_ts", ts, maximum=TS_MAX_MS),
-        limit=signed(fields, "limit"),
-        tokens=signed(fields, "tokens"),
-        rate=signed(fields, "rate") or 0.0,
-        throttle_ms=integer(fields, "throttle_time_ms", 0),
-        refused=choice(fields, "outcome", "", _OUTCOMES) == "reject",
-        mutations=integer(fields, "mutations", 0),
-        differs="law" in fields,
-    )
 
 
 def flight(fields: Fields, name: str, ts: int) -> Flight:
@@ -152,7 +104,7 @@ def told(reader: DecisionReader) -> DecisionReader:
 DECISIONS: Final[Readers] = {
     reader.type: told(reader)
     for reader in (
-        DecisionReader(type="admission", parse=admission, at=attrgetter("at")),
+        DecisionReader(type="admission", parse=admission_of, at=attrgetter("at")),
         DecisionReader(type="share", parse=share_of),
         DecisionReader(type="dispatch", parse=dispatch_of, at=attrgetter("at")),
         DecisionReader(type="limit", parse=limit_of, at=attrgetter("ts")),

@@ -4,9 +4,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from enforcer.control.entities.feed import Admission, Sign
+from enforcer.control.entities.feed import Sign
 from enforcer.control.entities.laws import Entity
 from enforcer.core.membership import ALIVE_MS, PROXIES_MAX
+from streaming.contract.decisions import Admission
 from streaming.kafka_io.newest import Newest
 from streaming.kafka_io.tail import Tail
 

@@ -14,13 +14,13 @@ from cachetools import LRUCache
 from enforcer.control.dispatch.table import DispatchDecision
 from enforcer.control.entities.details import Asked as AskedAmounts
 from enforcer.control.entities.details import Details
-from enforcer.control.entities.feed import Admission, Asked, Flight, Sign
+from enforcer.control.entities.feed import Asked, Flight, Sign
 from enforcer.control.entities.laws import Entity, Law
 from enforcer.control.entities.members import Members
 from enforcer.control.entities.signs import Signs
 from enforcer.control.entities.table import EntityTable, Nearest, Snapshot
 from streaming.contract.backlog.decisions import BacklogDecision
-from streaming.contract.decisions import CANDIDATE, LimitDecision, Share
+from streaming.contract.decisions import CANDIDATE, Admission, LimitDecision, Share
 from streaming.contract.fields import Fields
 from streaming.contract.names import INFLIGHT_GROUP_PREFIX, is_probe
 from streaming.contract.usage_events import GroupUsage
@@ -127,17 +127,17 @@ class EntityView:
         level = said.tokens
         if level is None:
             # The mean over the windows of a full burst: what is left of it as a bucket has it.
-            level = burst * (1 - said.rate / said.limit)
+            level = burst * (1 - (said.rate or 0.0) / said.limit)
         columns["level"][row] = level
         if not repeated:
             table.count(row, ts, said.mutations)
             self.details.used(entity, said.proxy, ts, said.mutations)
-            if said.refused:
+            if said.rejected:
                 table.refused(row, ts, 1)
-        until = said.at + said.throttle_ms
-        if said.throttle_ms or not repeated:
-            table.waits(row, said.at, until if said.throttle_ms else 0)
-        if said.throttle_ms:
+        wait_ms = said.throttle_time_ms
+        if wait_ms or not repeated:
+            table.waits(row, said.at, said.at + wait_ms if wait_ms else 0)
+        if wait_ms:
             self._note_wait(entity, ts)
 
     def _take_share(self, said: Share, _entity: Entity, ts: int, _shadow: bool, _repeated: bool) -> None:

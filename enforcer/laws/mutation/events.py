@@ -19,7 +19,6 @@ from enforcer.core.reports import Acknowledged
 from enforcer.core.settings import OnLate
 from enforcer.laws.mutation.local_decisions import LocalDecisions
 from enforcer.laws.mutation.request import (
-    LONGEST_THROTTLE_MS,
     PROBE_API,
     Aliases,
     Answer,
@@ -27,6 +26,7 @@ from enforcer.laws.mutation.request import (
     MutationQuota,
     Request,
 )
+from streaming.contract.decisions import LONGEST_THROTTLE_MS
 from streaming.contract.errors import WeirError
 from streaming.contract.names import PROBE_SUFFIX
 

@@ -10,9 +10,9 @@ from typing import Final
 from enforcer.core.feeds.peers import Charge, requests_since
 from enforcer.core.law import Context, DecisionReader, EnforcerLaw
 from enforcer.laws.mutation.coordinator import QuotaCoordinator
-from enforcer.laws.mutation.request import LONGEST_THROTTLE_MS, PROBE_API, Decision, Request
+from enforcer.laws.mutation.request import PROBE_API, Decision, Request
+from streaming.contract.decisions import admission_of
 from streaming.contract.events import ANONYMOUS
-from streaming.contract.fields import TS_MAX_MS, Fields, flag, integer, names, signed, text
 from streaming.policy.policy_set import PolicySet, refill_times
 
 logger = logging.getLogger(__name__)
@@ -33,30 +33,6 @@ _COMPLAIN_S: Final = 10.0
 _LOOK_S: Final = 0.1
 _POLICIES_LOOKS: Final = 600
 """For the policies: after a minute more clients are better off without."""
-
-
-def admission_of(fields: Fields) -> Decision:
-    """An admission decision from its JSON object.
-
-    Raises:
-        BadEvent: it is none, or a field in it is out of range.
-    """
-    ts = integer(fields, "ts", None, maximum=TS_MAX_MS)
-    return Decision(
-        id=text(fields, "id", None),
-        ts=ts,
-        proxy=text(fields, "proxy", ""),
-        subject=text(fields, "subject", None),
-        throttle_time_ms=min(integer(fields, "throttle_time_ms", None), LONGEST_THROTTLE_MS),
-        rejected=frozenset(names(fields, "rejected")),
-        limit=signed(fields, "limit"),
-        tokens=signed(fields, "tokens"),
-        rate=signed(fields, "rate"),
-        shadow=flag(fields, "shadow", False),
-        late=flag(fields, "late", False),
-        applied_ts=integer(fields, "applied_ts", ts, maximum=TS_MAX_MS),
-        refunds=tuple(names(fields, "refunds")) if "refunds" in fields else (),
-    )
 
 
 READER: Final = DecisionReader(type="admission", parse=admission_of, at=lambda decision: decision.at)

@@ -13,54 +13,15 @@ from typing import Any, Final, NamedTuple
 from cachetools import TTLCache
 
 from enforcer.core import bounds
+from streaming.contract.decisions import Admission
 from streaming.contract.names import encode_name
 from streaming.policy.policy_set import MutationQuota as MutationQuota  # enforcers need no more of policies
 
-LONGEST_THROTTLE_MS: Final = 2**31 - 1
-"""What an answer of Kafka's protocol can say, 24.8 days; a longer wait is cut to it and asked about then."""
 PROBE_API: Final = "Probe"
+Decision = Admission
+"""In this room there is no other."""
 Aliases = Mapping[str, tuple[str, ...]]
 """Name as it was sent -> the names that it stands for; empty if all were sent as they are."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Decision:
-    """One admission decision.
-
-    Attributes:
-        id: the event that it is for.
-        ts: when that was decided upon, ms since the epoch.
-        proxy: who asked.
-        subject: quota entity that was charged; empty if none.
-        throttle_time_ms: how long the subject must wait, 0 if not.
-        rejected: names of the items that were rejected.
-        limit: mutations per second, None if nothing limits.
-        tokens: balance afterwards (token_bucket), else None.
-        rate: average of mutations per second afterwards, None if not given.
-        shadow: decided, but not to be acted on.
-        late: decided after the proxy's time limit.
-        applied_ts: when it was applied, if not at `ts`.
-        refunds: ids of the refunds that are in `tokens` besides, and were not before.
-    """
-
-    id: str
-    ts: int
-    proxy: str
-    subject: str
-    throttle_time_ms: int
-    rejected: frozenset[str]
-    limit: float | None
-    tokens: float | None
-    rate: float | None = None
-    shadow: bool = False
-    late: bool = False
-    applied_ts: int | None = None
-    refunds: tuple[str, ...] = ()
-
-    @property
-    def at(self) -> int:
-        """When its balance was so, ms since the epoch."""
-        return self.ts if self.applied_ts is None else self.applied_ts
 
 
 @dataclass(slots=True, kw_only=True, eq=False)

@@ -9,7 +9,6 @@ costs accuracy (a question more, a correction less), never a wrong refusal.
 
 from collections import OrderedDict
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Final
 
 from cachetools import LRUCache
@@ -79,7 +78,7 @@ class PendingRequests:
         """Take a decision: the request it is for, None if that is unknown, settled or a repetition."""
         request = self._pending.pop(decision.id, None) or self._take_late(decision.id)
         if request is not None:
-            request.decision = replace(decision, rejected=in_own_names(request.aliases, decision.rejected))
+            request.decision = decision._replace(rejected=in_own_names(request.aliases, decision.rejected))
         return request
 
     def expire(self, now_ms: float) -> None:

@@ -11,7 +11,6 @@ from enforcer.control.settings import AdminSettings
 from enforcer.control.store import PolicyStore, updates_of
 from streaming.contract.topics import Cluster
 from streaming.kafka_io.policy_topic import PolicyLog, Update
-from streaming.kafka_io.policy_turn import TooSlow, TurnLost
 
 
 def nothing(_entries: Entries) -> Changes:
@@ -50,22 +49,6 @@ async def test_changes_wait_for_their_turn_within_a_limit_and_not_too_many(
         with pytest.raises(Unavailable, match="took too long"):
             await change
     assert busy._changing == 0
-
-
-async def test_where_kafka_was_too_slow_a_change_gets_more_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As often as it was; another writer's turn is no such time."""
-    slow, said = store(), []
-    slow.tail.caught_up.set()
-
-    async def attempt(_decide: object, _author: object, times: int, _deadline: float) -> None:
-        said.append(times)
-        if len(said) < 4:
-            raise (TurnLost if len(said) == 2 else TooSlow)("not written")
-
-    monkeypatch.setattr(slow, "_attempt", attempt)
-    monkeypatch.setattr("enforcer.control.store.pause_s", lambda _lost: 0.0)
-    await slow.change(nothing, "ops", "")
-    assert said == [0, 1, 1, 2]
 
 
 def test_what_stands_there_is_not_written_again() -> None:

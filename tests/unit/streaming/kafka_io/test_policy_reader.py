@@ -11,7 +11,8 @@ from streaming.contract.errors import WeirError
 from streaming.contract.topics import Cluster
 from streaming.kafka_io import policy_topic, policy_turn
 from streaming.kafka_io import reader as reader_module
-from streaming.kafka_io.policy_topic import PolicyReader
+from streaming.kafka_io.policy_topic import PolicyReader, Update
+from streaming.kafka_io.policy_turn import NotInForce, change_policies
 from streaming.kafka_io.reader import Reader, Span
 
 A, B = "quotas[user=a]", "quotas[user=b]"
@@ -70,12 +71,10 @@ def test_what_was_written_is_waited_for_within_the_limit(monkeypatch: pytest.Mon
     """Made again meanwhile, a topic never says it; `weir policy apply` asked a hundred times a second."""
     monkeypatch.setattr(policy_topic, "Reader", Stored)
     monkeypatch.setattr(Stored, "records", [], raising=False)
-    left = iter([5.0, 0.001])
-    with (
-        PolicyReader(Cluster("127.0.0.1:1")) as reader,
-        pytest.raises(WeirError, match=r"could not be read back: they have not come in time"),
-    ):
-        policy_turn._read_back(reader, lambda: next(left))
+    monkeypatch.setattr(policy_turn, "Turn", lambda *_: SimpleNamespace(write=lambda *_: None))
+    wanted, cluster = [Update(path=A, value=None)], Cluster("127.0.0.1:1")
+    with pytest.raises(NotInForce, match=r"could not be read back: they have not come in time"):
+        change_policies(cluster, lambda _log: wanted, origin="apply", timeout_s=0.1)
 
 
 def test_no_question_begins_a_limit_anew(monkeypatch: pytest.MonkeyPatch) -> None:
