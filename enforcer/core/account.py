@@ -5,20 +5,21 @@ steady clock.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from enum import StrEnum
 from math import inf
 from typing import Final, NamedTuple
 
 from enforcer.core.bucket import Bucket
 from enforcer.core.lines import Lines
-from enforcer.core.settings import ExpiredShare
+from enforcer.core.settings import ExpiredShare, ProxySettings
 from streaming.contract.usage_events import DIMENSIONS
 from streaming.policy.groups import MIN_LIMIT, GroupLimits
 
 PUBLISH: Final = 0
 DISPATCH: Final = 2
 """Where the two dimensions (messages, bytes) of a direction begin in DIMENSIONS."""
+SHARE_BURST_S: Final = 0.5
+"""Unused seconds of a rate that are kept: a tenth of a short round of 5 s."""
 _NO_TIME_MS: Final = 0.1
 """A debt that lasts no longer keeps nobody waiting: no timer is so exact."""
 
@@ -31,23 +32,6 @@ class State(StrEnum):
     ACTIVE = "active"
     EXPIRED = "expired"
     """The share was not repeated within its life time: as `expired_share` says."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ShareRules:
-    """How shares are used; see ProxySettings for the meaning of each.
-
-    Attributes:
-        expired: what holds after a share's life time.
-        safe_fraction: part of the last share under SAFE_FRACTION.
-        burst_s: unused seconds of a rate that are kept.
-        debt_max_s: a debt of more seconds of the limit is forgiven.
-    """
-
-    expired: ExpiredShare = ExpiredShare.SAFE_FRACTION
-    safe_fraction: float = 0.5
-    burst_s: float = 0.5
-    debt_max_s: float = inf
 
 
 class Wait(NamedTuple):
@@ -108,18 +92,20 @@ class Account:
         earlier: what its group used in this period before it last made room for others.
 
     Args:
-        rules: how shares are used.
+        settings: how shares and debts are used.
+        burst_s: unused seconds of a rate that are kept.
     """
 
     __slots__ = (
-        "_carry", "_counted", "_debt", "_debt_ms", "_divided", "_forgiven", "_rules", "_share_ts",
-        "_taken_back", "buckets", "counters", "earlier", "limits", "lines", "name", "part", "refunded",
-        "share", "share_until_ms", "split_from_ms", "state", "used", "wanting",
+        "_burst_s", "_carry", "_counted", "_debt", "_debt_ms", "_divided", "_forgiven", "_settings",
+        "_share_ts", "_taken_back", "buckets", "counters", "earlier", "limits", "lines", "name", "part",
+        "refunded", "share", "share_until_ms", "split_from_ms", "state", "used", "wanting",
     )  # fmt: skip
 
     def __init__(
-        self, name: str, limits: GroupLimits, rules: ShareRules, lines: Lines, now_ms: float, part: float
-    ) -> None:
+        self, name: str, limits: GroupLimits, settings: ProxySettings, lines: Lines, now_ms: float,
+        part: float, burst_s: float = SHARE_BURST_S,
+    ) -> None:  # fmt: skip
         self.name = name
         self.part = part
         self.limits = limits
@@ -133,7 +119,7 @@ class Account:
         self.lines = lines
         self.split_from_ms = -inf
         self.earlier: Use | None = None
-        self._rules = rules
+        self._settings, self._burst_s = settings, burst_s
         self._share_ts = 0
         self._divided = limits
         self._counted = [0] * len(DIMENSIONS)
@@ -300,11 +286,11 @@ class Account:
         if divided is not None:
             # Of a limit that was lowered since then all have the same part as of the former one.
             share *= min(1.0, limit / divided)
-        if self.state is State.EXPIRED and self._rules.expired is not ExpiredShare.KEEP:
-            if self._rules.expired is ExpiredShare.OPEN:
+        expired = self._settings.expired_share
+        if self.state is State.EXPIRED and expired is not ExpiredShare.KEEP:
+            if expired is ExpiredShare.OPEN:
                 return inf
-            closed = self._rules.expired is ExpiredShare.CLOSED
-            share = 0.0 if closed else share * self._rules.safe_fraction
+            share *= 0.0 if expired is ExpiredShare.CLOSED else self._settings.safe_fraction
         return max(MIN_LIMIT, min(share, limit))
 
     def period(self, now_ms: float) -> Use:
@@ -364,9 +350,9 @@ class Account:
                 self.buckets[place] = None
                 continue
             # Of the limit, not of the share: who has little of it may not be forgiven more for that.
-            debt_max = (self.limits.rates[place] or 0.0) * self._rules.debt_max_s
+            debt_max = (self.limits.rates[place] or 0.0) * self._settings.debt_max_s
             if bucket is None:
-                self.buckets[place] = Bucket(rate, self._rules.burst_s, now_ms, debt_max)
+                self.buckets[place] = Bucket(rate, self._burst_s, now_ms, debt_max)
                 self._debt[place] = self._debt_ms[place] = self._carry[place] = self._forgiven[place] = 0.0
                 continue
             bucket.debt_max = debt_max

@@ -17,7 +17,7 @@ from typing import Final
 
 from cachetools import LRUCache
 
-from enforcer.core.account import DISPATCH, PUBLISH, Account, ShareRules, State, Use, Wait
+from enforcer.core.account import DISPATCH, PUBLISH, Account, State, Use, Wait
 from enforcer.core.bucket import LONGEST_WAIT_MS
 from enforcer.core.law import Clock
 from enforcer.core.lines import Lines
@@ -37,9 +37,6 @@ from streaming.policy.groups import (
 )
 from streaming.policy.policy_set import UNLIMITED, PolicySet, Section
 from streaming.policy.topics import namespace_group
-
-SHARE_BURST_MS: Final = 500
-"""Unused share that is kept, as so many ms of it: a tenth of a short round of 5 s."""
 
 _AGAIN_MS: Final = 1_000.0
 """For how long no room is looked for once there was little: shares and debts rarely end sooner."""
@@ -78,16 +75,11 @@ class Meter:
         self.active, self.grouped, self.begun = False, False, 0
         self.accounts: dict[str, Account] = {}
         self._max = settings.accounts_max
-        self._rules = ShareRules(
-            expired=settings.expired_share,
-            safe_fraction=settings.safe_fraction,
-            burst_s=SHARE_BURST_MS / 1000,
-            debt_max_s=settings.debt_max_s,
-        )
+        self._settings = settings
         # As many as there are connections and producers: who had no place would be woken by nobody.
         self.lines = Lines(clock.steady_ms, places_max=sys.maxsize)
         no_limits = GroupLimits(rates=(None,) * len(DIMENSIONS), shadow=False)
-        self.nowhere = Account("", no_limits, self._rules, self.lines, 0.0, part=1.0)
+        self.nowhere = Account("", no_limits, settings, self.lines, 0.0, part=1.0)
         self.newcomers = Newcomers(settings.joining_fraction)
         self._early: LRUCache[str, tuple[Share, GroupLimits | None, float]] = LRUCache(
             settings.accounts_max * _EARLY_BYTES,
@@ -191,7 +183,7 @@ class Meter:
             logger.warning(
                 "%d shares were not repeated in time, of %s%s; going on by expired_share: %s",
                 len(expired), ", ".join(expired[:_SHOWN]), " and others" * (len(expired) > _SHOWN),
-                self._rules.expired.value,
+                self._settings.expired_share.value,
             )  # fmt: skip
 
     def take_left(self) -> dict[str, Use]:
@@ -267,7 +259,7 @@ class Meter:
                 self._left[made_up][group] = earlier
             return self.nowhere
         account = self.accounts[group] = Account(
-            group, limits, self._rules, self.lines, now_ms, self.newcomers.part(group, now_ms)
+            group, limits, self._settings, self.lines, now_ms, self.newcomers.part(group, now_ms)
         )
         self._count[made_up] += 1
         account.earlier = earlier

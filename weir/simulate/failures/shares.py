@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Final
 
-from enforcer.core.account import DISPATCH, PUBLISH, Account
+from enforcer.core.account import DISPATCH, PUBLISH, SHARE_BURST_S, Account
 from enforcer.core.law import EnforcerLaw
 from enforcer.laws.shares.groups import Groups
 from streaming.contract.usage_events import DIMENSIONS, GroupUsage
@@ -17,8 +17,6 @@ from weir.simulate.failures.world import Traffic
 
 STEP_MS: Final = 100
 """Clients send so often what they have."""
-BURST_S: Final = 0.5
-"""Unused seconds of a share that a proxy keeps (account.ShareRules.burst_s)."""
 _DIRECTIONS: Final = (PUBLISH, DISPATCH)
 
 
@@ -136,4 +134,4 @@ class Shares(Traffic):
             rate = account.limits.rates[place]
             if rate is not None and count:
                 found = self.found.of(f"{account.name} {DIMENSIONS[place]}")
-                found.even(now, count, rate, BURST_S * rate)
+                found.even(now, count, rate, SHARE_BURST_S * rate)

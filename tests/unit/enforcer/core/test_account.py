@@ -7,22 +7,24 @@ from hypothesis import given
 from hypothesis import strategies as st
 from meter_kit import Waiting
 
-from enforcer.core.account import DISPATCH, PUBLISH, Account, ShareRules, State
+from enforcer.core.account import DISPATCH, PUBLISH, SHARE_BURST_S, Account, State
 from enforcer.core.bucket import LONGEST_WAIT_MS, Bucket
 from enforcer.core.lines import Lines
-from enforcer.core.settings import ExpiredShare
+from enforcer.core.settings import ExpiredShare, ProxySettings
 from streaming.policy.groups import GroupLimits
 
 MSGS = (300.0, None, None, None)
+NO_BOUND_S = 10**15
 
 
 def account(
     rates: tuple[float | None, ...] = MSGS, shadow: bool = False, part: float = 0.05,
-    **rules: float | ExpiredShare,
-) -> Account:
+    burst_s: float = SHARE_BURST_S, **rules: int | ExpiredShare,
+) -> Account:  # fmt: skip
     """An account at time 0."""
     limits = GroupLimits(rates=rates, shadow=shadow)
-    return Account("rg1", limits, ShareRules(**rules), Lines(lambda: 0.0), 0.0, part)  # type: ignore[arg-type]
+    settings = ProxySettings(**{"debt_max_s": NO_BOUND_S, **rules})
+    return Account("rg1", limits, settings, Lines(lambda: 0.0), 0.0, part, burst_s)
 
 
 @given(
@@ -102,7 +104,7 @@ def test_a_dimension_without_share_is_joining() -> None:
 )
 def test_an_expired_share(rule: ExpiredShare, rate: float) -> None:
     """Each rule, from the end of the life time to the next share."""
-    one = account(expired=rule)
+    one = account(expired_share=rule)
     one.take_share({"publishRateInMsgs": 100.0}, 1, 3_000, 0.0)
     assert not one.expire(2_999) and one.rate(0) == 100.0
     assert one.expire(3_000) and not one.expire(3_001)
@@ -180,7 +182,7 @@ def test_who_waits_in_front_hears_of_a_larger_share() -> None:
 
 def test_a_debt_has_a_limit() -> None:
     """Of the limit, whatever the share; what is above it is forgiven, counted, and reported by nobody."""
-    one = account(burst_s=0.001, debt_max_s=2.0)
+    one = account(burst_s=0.001, debt_max_s=2)
     wait = one.charge(PUBLISH, 10_000, 0, 0.0)
     assert wait is not None and wait.ms == pytest.approx(2 * 300 / 15 * 1000)
     assert wait.forgiven[0] == pytest.approx(10_000 - 600, abs=1) and wait.forgiven[1] == 0
@@ -192,7 +194,7 @@ def test_a_debt_has_a_limit() -> None:
 
 def test_whether_all_of_a_charge_would_be_paid() -> None:
     """Within the largest debt, in both dimensions."""
-    one = account((300.0, 3_000.0, None, None), part=1.0, burst_s=0.001, debt_max_s=2.0)
+    one = account((300.0, 3_000.0, None, None), part=1.0, burst_s=0.001, debt_max_s=2)
     one.charge(PUBLISH, 300, 0, 0.0)
     assert one.can_owe(PUBLISH, 299, 5_999, 0.0)
     assert not one.can_owe(PUBLISH, 302, 0, 0.0) and not one.can_owe(PUBLISH, 0, 6_010, 0.0)
@@ -214,7 +216,7 @@ def test_a_refund_leaves_nothing_behind() -> None:
 
 def test_what_was_forgiven_is_not_refunded_too() -> None:
     """Or a lie that is refused would wipe out what is owed for true."""
-    one = account(part=1.0, burst_s=0.001, debt_max_s=2.0)
+    one = account(part=1.0, burst_s=0.001, debt_max_s=2)
     one.charge(PUBLISH, 300, 0, 0.0)
     lie = one.charge(PUBLISH, 10**9, 0, 0.0)
     assert lie is not None
@@ -226,7 +228,7 @@ def test_what_was_forgiven_is_not_refunded_too() -> None:
 @pytest.mark.parametrize("reported_between", [False, True])
 def test_what_was_forgiven_and_refused_hides_no_use(reported_between: bool) -> None:
     """Or a lie would make a proxy that is busy look idle to the job; the metric stays a counter."""
-    one = account((100.0, None, None, None), part=1.0, debt_max_s=2.0)
+    one = account((100.0, None, None, None), part=1.0, debt_max_s=2)
     bucket = one.buckets[0]
     assert bucket is not None
     lie = one.charge(PUBLISH, 100_000, 0, 0.0)

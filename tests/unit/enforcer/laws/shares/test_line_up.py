@@ -3,8 +3,9 @@
 import pytest
 from meter_kit import Waiting
 
-from enforcer.core.account import DISPATCH, PUBLISH, Account, ShareRules
+from enforcer.core.account import DISPATCH, PUBLISH, Account
 from enforcer.core.lines import Lines
+from enforcer.core.settings import ProxySettings
 from enforcer.laws.shares.line_up import LineUp
 from enforcer.laws.shares.topic_accounts import BillItem
 from streaming.policy.groups import GroupLimits
@@ -22,7 +23,7 @@ def nobody_waits(monkeypatch: pytest.MonkeyPatch) -> None:
 def account(name: str = "g", shadow: bool = False) -> Account:
     """100 records a second both ways, 50 in stock."""
     limits = GroupLimits(rates=(100.0, None, 100.0, None), shadow=shadow)
-    return Account(name, limits, ShareRules(burst_s=0.5, debt_max_s=60.0), LINES, 0.0, part=1.0)
+    return Account(name, limits, ProxySettings(), LINES, 0.0, part=1.0)
 
 
 class Line(Waiting):
