@@ -128,12 +128,13 @@ class MembershipFeed:
             logger.error("another process is %r too: shares are used twice; %s", self._name, _OWN_NAMES)
 
     def _beat(self) -> None:
-        self._say(leaving=False)
+        # First of all: whatever fails in what follows, we live, and the others must hear it.
         every_s = ALIVE_EVERY_MS / 1000 if self._brokers.known else _RETRY_S
+        self._heart = self._loop.call_later(every_s, self._beat)
+        self._say(leaving=False)
         if self._membership.hears_of_no_decision:
             # Where there are others, only a decision tells that the job has theirs as well.
             self._ask_for_a_sign()
-        self._heart = self._loop.call_later(every_s, self._beat)
 
     def _say(self, *, leaving: bool) -> None:
         self._beats += 1

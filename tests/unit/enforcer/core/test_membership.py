@@ -170,6 +170,19 @@ def test_blind_when_nobody_takes_our_word(alive: Alive) -> None:
     assert not alive.blind(T0 + 495_000)
 
 
+async def test_a_law_that_cannot_ask_for_a_sign_ends_no_heartbeat() -> None:
+    """Else the others would share out our part of each quota in 15 s, while we go on with it."""
+    here = replace(Desk().context, ask_for_a_sign=cast(Any, None))
+    here.membership.count = 2
+    brokers, said = BrokersClock(here.clock.steady_ms, here.clock.wall_ms), list[str]()
+    reports = cast(Any, SimpleNamespace(send_first=lambda _event, key, **_rest: said.append(key)))
+    feed = MembershipFeed(here, reports, brokers, lambda *_: None)
+    with pytest.raises(TypeError):
+        feed._beat()
+    assert said == [here.proxy_id] and feed._heart is not None
+    feed._heart.cancel()
+
+
 async def test_blind_when_there_is_no_room_for_our_word() -> None:
     """One that is dropped, since too many events wait, is heard by nobody either."""
     desk, taken, told = Desk(), True, list[Callable[[int], object]]()
