@@ -61,6 +61,10 @@ class DecisionReader:
     all_of: Callable[[bytes], list[Any] | None] | None = None
 
 
+Work = Callable[[], Coroutine[None, None, None]]
+"""Something to be run beside the connections."""
+
+
 class Accounts(Protocol):
     """The accounts of groups, for laws whose limits are shared out as groups.
 
@@ -216,9 +220,9 @@ class EnforcerLaw:
     def ask_for_a_sign(self) -> None:
         """Make the job say something, if this law has what it always answers."""
 
-    def work(self) -> list[Coroutine[None, None, None]]:
-        """What is to be run, each until it is cancelled or has come to its end."""
-        return [self.run()]
+    def work(self) -> list[Work]:
+        """What is to be run, each until it is cancelled or has come to its end; after a mistake anew."""
+        return [self.run]
 
     async def run(self) -> None:
         """Look again and again, until cancelled."""

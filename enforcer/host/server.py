@@ -331,8 +331,9 @@ class Host(ABC, Generic[C]):
     async def _tick(self) -> None:
         while True:
             await asyncio.sleep(_TICK_S)
-            self._look_at_connections()
-            self.metrics.traffic.connections_max = self._room.connections(self.look())
+            with _watched():
+                self._look_at_connections()
+                self.metrics.traffic.connections_max = self._room.connections(self.look())
 
     def _look_at_connections(self) -> None:
         now_ms = self.now_ms()

@@ -4,12 +4,15 @@ A proxy makes one of these in its event loop, starts it before it lets clients i
 it after the last client has left.
 """
 
+import asyncio
 import logging
+import time
 from collections.abc import Coroutine, Sequence
+from math import inf
 from typing import Final, TypeVar
 
 from enforcer.core.control import ControlPlane
-from enforcer.core.law import EnforcerLaw
+from enforcer.core.law import EnforcerLaw, Work
 from enforcer.laws.backlog.blocks import Blocks
 from enforcer.laws.concurrency.limits import ConcurrencyLimits
 from enforcer.laws.dispatch.dispatch import Dispatch
@@ -20,6 +23,9 @@ from enforcer.laws.shares.meter import Meter
 LAWS: Final[list[type[EnforcerLaw]]] = [MutationQuotas, Groups, Dispatch, ConcurrencyLimits, Blocks]
 """Adding a law is adding its folder, and its class here. In that order they are made, get what was read, look
 and stop: `Groups` before whose limits are its accounts."""
+
+_SAY_S: Final = 60.0
+"""Between two lines in the log of one law's mistakes."""
 
 logger = logging.getLogger(__name__)
 
@@ -60,7 +66,20 @@ class Enforcement:
 
     def work(self) -> list[Coroutine[None, None, None]]:
         """What is to be run, each until it is cancelled or has come to its end."""
-        return [work for law in self._laws.values() for work in law.work()]
+        return [self._lasting(law, work) for law in self._laws.values() for work in law.work()]
+
+    async def _lasting(self, law: EnforcerLaw, work: Work) -> None:
+        """Begin it anew after each mistake: what nobody looks at would stand for ever, such as a block."""
+        said_s = -inf
+        while True:
+            try:
+                return await work()
+            except Exception:
+                self.context.metrics.bad_frames.labels("internal").inc()
+                if time.monotonic() - said_s >= _SAY_S:
+                    said_s = time.monotonic()
+                    logger.exception("the law of %s met a mistake of ours, and goes on", law.reads.type)
+                await asyncio.sleep(law.look_s)
 
     async def stop(self) -> None:
         """Say what is left to be said, and end."""

@@ -4,11 +4,11 @@ decides in time."""
 import asyncio
 import contextlib
 import logging
-from collections.abc import Coroutine, Sequence
+from collections.abc import Sequence
 from typing import Final
 
 from enforcer.core.feeds.peers import Charge, requests_since
-from enforcer.core.law import Context, DecisionReader, EnforcerLaw
+from enforcer.core.law import Context, DecisionReader, EnforcerLaw, Work
 from enforcer.laws.mutation.coordinator import QuotaCoordinator
 from enforcer.laws.mutation.request import PROBE_API, Decision, Request
 from streaming.contract.decisions import admission_of
@@ -98,9 +98,9 @@ class MutationQuotas(EnforcerLaw):
         asked = probe()
         self.coordinator.report(asked, self.coordinator.quota(asked.user, asked.client_id))
 
-    def work(self) -> list[Coroutine[None, None, None]]:
+    def work(self) -> list[Work]:
         """Look, and probe the job until it decides in time."""
-        return [self.run(), self.probe()]
+        return [self.run, self.probe]
 
     def stop(self) -> None:
         """Hand over what was put off."""

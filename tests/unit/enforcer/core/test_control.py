@@ -1,7 +1,7 @@
 """An enforcer's own timers and its start, without a cluster; and a law that nobody else names."""
 
 import asyncio
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any, cast
@@ -10,12 +10,13 @@ import orjson
 import pytest
 from message_kit import Record
 from mutation_kit import Desk
+from sample_kit import sample_of
 
 from enforcer.core import control as control_module
 from enforcer.core.control import ControlPlane
 from enforcer.core.feeds import membership
 from enforcer.core.feeds.decisions import decisions_in
-from enforcer.core.law import Context, DecisionReader, EnforcerLaw
+from enforcer.core.law import Context, DecisionReader, EnforcerLaw, Work
 from enforcer.core.metrics import Metrics
 from enforcer.core.settings import ProxySettings
 from enforcer.laws.enforcement import LAWS, Enforcement
@@ -148,7 +149,7 @@ class Hearts(EnforcerLaw):
         """See EnforcerLaw."""
         self.steps.append("look")
 
-    def work(self) -> list[Coroutine[None, None, None]]:
+    def work(self) -> list[Work]:
         """See EnforcerLaw."""
         self.steps.append("work")
         return []
@@ -213,3 +214,38 @@ def test_a_law_is_one_class_and_one_registration(laws: list[type[EnforcerLaw]]) 
     assert (law.name, law.steps) == ("p1", ["look", "work", "stop"])
     assert [beats for beats in law.beats if beats] == [[7], [9]]
     assert len(told) == 2 and "beats" in told[0] and "mistake" in told[1]
+
+
+class Stumbling(Hearts):
+    """A third, whose first two looks meet a mistake."""
+
+    look_s = 0.0
+    work = EnforcerLaw.work
+
+    def __init__(self, context: Context, accounts: object) -> None:
+        super().__init__(context, accounts)
+        self.looked = asyncio.Semaphore(0)
+
+    def look(self) -> None:
+        """See EnforcerLaw."""
+        super().look()
+        self.looked.release()
+        if len(self.steps) <= 2:
+            raise ValueError("stumbled")
+
+
+async def test_a_law_that_met_a_mistake_looks_again(caplog: pytest.LogCaptureFixture) -> None:
+    """Else what has become too old would stand until a restart; it is counted, and said once a minute."""
+    metrics = Metrics(10)
+    control = ControlPlane("p1", ProxySettings(), metrics, NOBODY, speaks="kafka")
+    enforcement = Enforcement(control, [MutationQuotas, Stumbling])
+    *others, stumbling = enforcement.work()
+    for other in others:
+        other.close()
+    running = asyncio.create_task(stumbling)
+    async with asyncio.timeout(5):
+        for _ in range(4):
+            await enforcement.of(Stumbling).looked.acquire()
+    running.cancel()
+    mistakes = sample_of(metrics.registry, "weir_proxy_bad_frames_total", {"reason": "internal"})
+    assert (mistakes, caplog.text.count("met a mistake")) == (2.0, 1)

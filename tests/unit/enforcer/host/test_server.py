@@ -8,6 +8,7 @@ from typing import Any, cast
 import pytest
 
 from enforcer.core.settings import ProxySettings
+from enforcer.host import server
 from enforcer.host.doors.listening import listen_at
 from enforcer.host.server import Host, ProxyConfig
 from enforcer.host.sockets import Address
@@ -74,6 +75,21 @@ async def test_a_connection_that_cannot_be_looked_at_ends_no_watch(caplog: pytes
     assert good.said == ["check"]
     host._listener.close()
     assert caplog.text.count("could not be looked at") == 2
+
+
+async def test_a_look_of_the_proxy_that_fails_ends_no_watch(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Connections are looked at a second later all the same."""
+    monkeypatch.setattr(server, "_TICK_S", 0.0)
+    host, one, checked = BareHost(), Client(), asyncio.Semaphore(0)
+    one.check = lambda _now_ms: checked.release()  # type: ignore[method-assign]
+    host.look = cast(Any, None)  # type: ignore[method-assign]
+    host.connections = cast(Any, [one])
+    host._listener.close()
+    host.spawn(host._tick())
+    async with asyncio.timeout(5):
+        for _ in range(2):
+            await checked.acquire()
+    host._tasks.cancel()
 
 
 async def test_an_end_that_cannot_be_told_ends_no_watch(caplog: pytest.LogCaptureFixture) -> None:
