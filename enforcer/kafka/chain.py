@@ -4,24 +4,9 @@ from collections.abc import Iterator, Sequence
 from functools import partial
 
 from enforcer.core import bounds
-from enforcer.kafka.context import Context
 from enforcer.kafka.part import PART_BYTES_MIN, Behind, Concern, Limit, Link, Part, Reader, Request, Slot
-from enforcer.kafka.pipeline.plain_produce import plain_produced
-from enforcer.kafka.pipeline.requests import UNREAD, Requests
-from enforcer.kafka.slots.part import SlotsPart
-from enforcer.wire.kafka.frames import (
-    FETCH,
-    HEAD,
-    LENGTH_BYTES,
-    PRODUCE,
-    SASL_KEYS,
-    SHARE_FETCH,
-    client_name,
-    parse_header,
-)
+from enforcer.wire.kafka.frames import FETCH, PRODUCE, SASL_KEYS, SHARE_FETCH, client_name, parse_header
 from enforcer.wire.kafka.traffic import produce_acks, sharing, with_share
-
-Run = bytes | bytearray | memoryview
 
 
 class Chain:
@@ -34,9 +19,9 @@ class Chain:
         laws: while none of them is active, a request passes as the same one did before.
     """
 
-    def __init__(self, proxy: Context, link: Link) -> None:
-        self._proxy, self._link = proxy, link
-        self._concerns = concerns = proxy.concerns
+    def __init__(self, concerns: Sequence[Concern], link: Link) -> None:
+        self._link = link
+        self._concerns = concerns
         self._made = {concern: concern.part(link) for concern in concerns if concern.from_the_beginning}
         # Those that were made when a request wanted it: most connections have none.
         self._wanted: list[Part] = []
@@ -86,80 +71,9 @@ class Chain:
                 found = limit
         return None if found is None or self._link.pacer.session_over else self._made.get(found)
 
-    def take_run(self, requests: Requests, slots: list[Slot], room: int, counting: SlotsPart) -> Run:
-        """Take the requests at the front that need not be cut out, to go on as they came, lengths included.
-
-        Nobody reads them, or they are plain Produce requests, which are charged where they lie. What is not
-        plain, or would have to wait, is left for `handle`, with nothing done for it.
-
-        Args:
-            slots: gets a slot for each that will be answered.
-            room: how many more may wait for their answers.
-            counting: lets them through, if they count.
-
-        Returns:
-            All of them in one piece; empty: there are none.
-
-        Raises:
-            BadFrame: a length is negative or above the limit.
-        """
-        due = counting.due
-        room = room if due is None else min(room, counting.room)
-        run = self._charged(requests, slots, room)
-        if run:
-            return run
-        asked = self.asked
-        requests.asked = asked
-        run = requests.run(slots, room)
-        if due is not None:
-            due.look_over(run)
-        return run
-
-    def _charged(self, requests: Requests, slots: list[Slot], room: int) -> Run:
-        part, turns = self.plain_taker(), self._proxy.turns
-        begun_s = None if part is None else turns.begin()
-        if part is None or begun_s is None:
-            return b""
-        start = requests.pos
-        try:
-            stop = self._charge(part, requests, slots, room, begun_s)
-        finally:
-            turns.end(begun_s)
-        if stop == start:
-            return b""
-        requests.need = 0
-        run = requests.slice(start, stop)
-        requests.advance(stop, len(slots))
-        return run
-
-    def _charge(self, part: Part, requests: Requests, slots: list[Slot], room: int, begun_s: float) -> int:
-        """Charge the plain ones; returns where the last of them ends."""
-        data, pos, end = requests.data, requests.pos, len(requests.data)
-        first, last = UNREAD[PRODUCE]
-        turns, protected, limit = self._proxy.turns, self._proxy.protected, requests.max_frame_bytes
-        while len(slots) < room and end - pos >= HEAD.size:
-            length, key, version, correlation_id, name_bytes = HEAD.unpack_from(data, pos)
-            stop, name = pos + LENGTH_BYTES + length, pos + HEAD.size
-            if key != PRODUCE or not first <= version <= last or name_bytes < -1:
-                break
-            if stop > end or length > limit:
-                break
-            body = name + max(0, name_bytes)
-            brings = plain_produced(data, body, stop, version)
-            if brings is None or protected.is_ours(brings.topic, version):
-                break
-            charged = part.take_plain(bytes(data[name:body]), version, length, brings)
-            if charged is None:
-                break
-            slot = Slot(key, version, correlation_id)
-            read, unless = charged
-            if read is not None:
-                slot.done, slot.unless = partial(self._respond, slot, (read,)), unless
-            slots.append(slot)
-            pos = stop
-            if turns.over(begun_s):
-                break
-        return pos
+    def reads_answer(self, slot: Slot, read: Reader) -> None:
+        """The broker's response to a request is to be read before it is the client's."""
+        slot.done = partial(self._respond, slot, (read,))
 
     def handle(self, frame: bytes) -> None:
         """Let the parts have a request, and send on what they leave of it.

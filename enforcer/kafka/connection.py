@@ -25,6 +25,7 @@ from enforcer.kafka.part import Request, Slot
 from enforcer.kafka.pipeline.lane import Lane
 from enforcer.kafka.pipeline.requests import Requests
 from enforcer.kafka.pipeline.responses import Responses
+from enforcer.kafka.pipeline.runs import Runs
 from enforcer.kafka.slots.part import SlotsPart
 from enforcer.laws.concurrency.limiter import Limiter
 from enforcer.wire.kafka.frames import FETCH, LENGTH_BYTES, BadFrame
@@ -57,8 +58,9 @@ class Connection(asyncio.Protocol):
         limit = proxy.settings.max_frame_bytes
         self._responses = Responses(limit, proxy.rewrite, self._traffic, proxy.repeats)
         self.slots = SlotsPart(self, self._responses, proxy.settings, lambda: self._requests.coming)
-        self._chain = Chain(proxy, self)
+        self._chain = Chain(proxy.concerns, self)
         self._requests: Requests = Requests(limit, self._chain.must_read, proxy.protected, proxy.in_force)
+        self._runs = Runs(self._chain, self._requests, self.slots, proxy.protected, proxy.turns)
         self._lane = Lane(
             self._requests.known, self._chain.laws, self._responses, proxy.repeats, self._traffic, limit
         )
@@ -287,7 +289,7 @@ class Connection(asyncio.Protocol):
         slots: list[Slot] = []
         responses = self._responses
         room = bounds.INFLIGHT_MAX - len(responses.answers)
-        run = self._chain.take_run(self._requests, slots, room, self.slots)
+        run = self._runs.take(slots, room)
         if not run or self._upstream is None:
             return False
         self._upstream.pass_on(run, self._requests.passing > 0)

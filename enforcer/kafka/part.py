@@ -173,7 +173,7 @@ class Part(ABC):
         """
 
     def take_plain(self, client_id: bytes, version: int, size: int, brings: ProducedPart) -> Charged | None:
-        """Take a plain Produce request (plain_produce.py) that goes on unread; None: `take` must see it.
+        """Take a plain Produce request (runs.py) that goes on unread; None: `take` must see it.
 
         Args:
             client_id: as it came.

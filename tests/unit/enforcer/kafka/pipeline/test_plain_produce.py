@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from traffic_kit import batch, key_of, produce
 
-from enforcer.kafka.pipeline.plain_produce import plain_produced
+from enforcer.kafka.pipeline.runs import plain_produced
 from enforcer.wire.kafka.frames import BadFrame, parse_header
 from enforcer.wire.kafka.traffic import Part, produce_acks, produced
 
