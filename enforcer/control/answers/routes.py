@@ -1,24 +1,18 @@
-"""`GET /weir/v1/...`: the one view over all laws, as far as a token may see it, and what is wrong with Weir's
-own topics.
-"""
+"""`GET /weir/v1/...`: the one view over all laws, and what is wrong with Weir's own topics."""
 
 import time
 from dataclasses import asdict
-from typing import Annotated, Any, Final, NamedTuple
+from typing import Annotated, Any, Final
 
-import numpy as np
 import orjson
 from fastapi import APIRouter, Depends, Query, Request, Response
-from numpy.typing import NDArray
 from pydantic import BaseModel
 
-from enforcer.control.access.auth import groups_seen
-from enforcer.control.access.tokens import Grant, Role
+from enforcer.control.answers.reach import check_seen, seen_by
 from enforcer.control.answers.shown import BY, LIMIT, LIMIT_MAX, one, page, summary
 from enforcer.control.docs import refusals
 from enforcer.control.entities.laws import NAMES, Entity, Law
-from enforcer.control.entities.table import EntityTable
-from enforcer.control.groups import Entries, Refusal
+from enforcer.control.groups import Refusal
 from enforcer.control.middleware import caller_of
 from enforcer.control.parts import Parts
 
@@ -81,9 +75,8 @@ def entity_routes(parts: Parts) -> APIRouter:
         request: Request, by: By, law: OfLaw, offset: Offset, limit: Rows, name: Name = ""
     ) -> Response:
         seen = seen_by(caller_of(request), parts.store.entries)
-        rows, total = page(
-            parts.view, now_ms(), by=by, law=law, name=name, offset=offset, limit=limit, seen=seen
-        )
+        asked = {"by": by, "law": law, "name": name, "offset": offset, "limit": limit}
+        rows, total = page(parts.view, now_ms(), seen=seen, **asked)
         return _json(rows, {TOTAL_HEADER: str(total)})
 
     @router.get(
@@ -139,41 +132,3 @@ def _whole(name: str, text: str, least: int, most: int) -> int:
 
 def _json(said: Any, headers: dict[str, str] | None = None) -> Response:
     return Response(orjson.dumps(said), 200, headers, "application/json")
-
-
-class Reach(NamedTuple):
-    """What a tenant's token shows.
-
-    Attributes:
-        tenants: all that is about their topics,
-        groups: and these.
-    """
-
-    tenants: frozenset[str]
-    groups: frozenset[str]
-
-    def has(self, entity: Entity) -> bool:
-        """Whether an entity is shown."""
-        return entity.tenant in self.tenants or (entity.law is Law.SHARES and entity.name in self.groups)
-
-    def rows(self, table: EntityTable) -> NDArray[np.bool_]:
-        """Of each row of a table whether it is shown; a stream asks each second, of 100,000 maybe."""
-        shown = np.isin(table.columns["tenant"][: len(table)], [hash(tenant) for tenant in self.tenants])
-        groups = (table.rows.get(Entity(Law.SHARES, group)) for group in self.groups)
-        shown[[row for row in groups if row is not None]] = True
-        return shown
-
-
-def seen_by(grant: Grant, entries: Entries) -> Reach | None:
-    """What a token shows by the policies in force; None: all."""
-    if grant.role is not Role.TENANT:
-        return None
-    return Reach(grant.tenants, frozenset(groups_seen(grant, entries)))
-
-
-def check_seen(grant: Grant, entries: Entries, entity: Entity) -> None:
-    """Raises Refusal (403): the entity is somebody else's."""
-    reach = seen_by(grant, entries)
-    if reach is not None and not reach.has(entity):
-        own = ", ".join(sorted(grant.tenants))
-        raise Refusal(403, f"Don't have admin permissions: {grant.name} is for what belongs to {own}")

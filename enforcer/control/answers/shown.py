@@ -18,7 +18,7 @@ from streaming.policy.groups import INFLIGHT_PARTS, round_rules
 from streaming.policy.policy_set import Decide, Section
 
 if TYPE_CHECKING:
-    from enforcer.control.answers.routes import Reach
+    from enforcer.control.answers.reach import Reach
 
 BY: Final = ("used", "wait", "refused")
 """What the list may be sorted by."""

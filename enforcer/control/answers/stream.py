@@ -18,7 +18,8 @@ from fastapi.responses import StreamingResponse
 from starlette.types import Receive, Scope, Send
 
 from enforcer.control.access.tokens import Grant
-from enforcer.control.answers.routes import By, Name, OfLaw, Rows, check_seen, now_ms, seen_by
+from enforcer.control.answers.reach import check_seen, seen_by
+from enforcer.control.answers.routes import By, Name, OfLaw, Rows, now_ms
 from enforcer.control.answers.shown import page, summary
 from enforcer.control.connections import LASTS
 from enforcer.control.docs import refusals
