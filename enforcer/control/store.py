@@ -146,7 +146,8 @@ class PolicyStore:
             raise Unavailable("The policies have not been read yet: Kafka does not answer")
 
     def _forget(self) -> None:
-        self._log, self._reached = PolicyLog(), 0
+        # A change under way may be in the topic that is read from its beginning now.
+        self._log, self._reached = self._log.anew(), 0
 
     def _take(self, lines: list[tuple[bytes | None, int]]) -> None:
         for value, ts in lines:

@@ -38,8 +38,9 @@ async def dial(
         # Nothing else tells an operator that a CA is missing.
         logger.warning("the broker %s cannot be spoken to by TLS: %s", address_text(*address), error)
         raise
-    except ValueError as error:
-        raise OSError("nothing can be called so") from error
+    except (ValueError, RuntimeError) as error:
+        # Nothing can be called so, or there is no thread left to look it up.
+        raise OSError(str(error)) from error
 
 
 async def _begin(address: Address, header: bytes) -> socket.socket:

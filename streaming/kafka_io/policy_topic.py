@@ -116,6 +116,10 @@ class PolicyLog:
         """From now on `arrived` tells whether this very record has come, of use or not."""
         self._awaited, self.arrived = value, False
 
+    def anew(self) -> "PolicyLog":
+        """An empty one that waits for the same record."""
+        return PolicyLog(_awaited=self._awaited)
+
     def _apply(self, value: bytes, timestamp_ms: int) -> None:
         change = parse(value, default_id="", default_ts=timestamp_ms)
         if not isinstance(change, PolicyChange):

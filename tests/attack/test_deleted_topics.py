@@ -120,7 +120,7 @@ def test_a_topic_that_others_bring_back_is_told_loudly(
     with pytest.raises(WeirError, match="has 3 partitions"):
         home = Home(cluster.kafka.bootstrap, topics)
         change_policies(home, lambda _log: [Update(path="broker", value={})], origin="apply")
-    words = ["--settings", str(Path(api._ready_file).with_name("weir.yaml")), "--listen", "127.0.0.1:0"]
+    words = ["--settings", str(api._folder / "admin.yaml"), "--listen", "127.0.0.1:0"]
     done = weir("admin", "--kafka", cluster.kafka.bootstrap, *words, limit_s=30)
     assert done.returncode == 1 and "has 3 partitions; Weir needs 1" in done.stderr
 

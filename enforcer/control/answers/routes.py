@@ -75,8 +75,9 @@ def entity_routes(parts: Parts) -> APIRouter:
         request: Request, by: By, law: OfLaw, offset: Offset, limit: Rows, name: Name = ""
     ) -> Response:
         seen = seen_by(caller_of(request), parts.store.entries)
-        asked = {"by": by, "law": law, "name": name, "offset": offset, "limit": limit}
-        rows, total = page(parts.view, now_ms(), seen=seen, **asked)
+        rows, total = page(
+            parts.view, now_ms(), seen=seen, by=by, law=law, name=name, offset=offset, limit=limit
+        )
         return _json(rows, {TOTAL_HEADER: str(total)})
 
     @router.get(

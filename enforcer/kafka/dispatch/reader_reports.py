@@ -153,7 +153,11 @@ class ReadersExchange:
         for trail in self._context.finder.trails.own():
             for topic in list(trail.topics() if every and not trail.ended else trail.untold):
                 stretches = trail.of(topic).items()
-                parts = [[at, had.began, had.first, had.end, had.reach] for at, had in stretches]
+                parts = [
+                    [at, had.began, had.first, had.end, had.reach]
+                    for at, had in stretches
+                    if min(at, had.began) >= 0
+                ]
                 said = [list(groups.get(topic, ())) for groups in (trail.acts, trail.groups)]
                 for first in range(0, len(parts), PARTS_MAX):
                     yield [trail.number, *trail.client, topic, *said, parts[first : first + PARTS_MAX]]
@@ -193,7 +197,8 @@ def _key(name: str) -> str | bytes:
 
 
 _Number = Annotated[int, Field(strict=True, ge=0, le=INT64_MAX)]
-_Parts = list[tuple[Annotated[str, AfterValidator(_key)], frozenset[_Number]]]
+# A client says itself what its members are assigned, and may say anything.
+_Parts = list[tuple[Annotated[str, AfterValidator(_key)], frozenset[Annotated[int, Field(strict=True)]]]]
 _Stretch = tuple[_Number, _Number, _Number, _Number, _Number]
 _ROWS: Final[Mapping[str, TypeAdapter[Any]]] = {
     "members": TypeAdapter(tuple[str, str, str, str, str, _Parts | None]),

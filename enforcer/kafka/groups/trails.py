@@ -289,7 +289,9 @@ class Stands:
             self._size -= len(gone)
 
     def seen(self, user: str, group: str, topic: str, number: int, offset: int) -> None:
-        """Others are to be told of it."""
+        """Others are to be told of it; what a client made up is passed over, since its row would be."""
+        if min(number, offset) < 0:
+            return
         key = user, group, topic
         if len(self._untold) < GROUPS_MAX or key in self._untold:
             parts = self._untold.setdefault(key, {})

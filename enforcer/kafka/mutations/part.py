@@ -202,7 +202,8 @@ class MutationsPart(Part):
 
     @property
     def _deciding(self) -> Admission | None:
-        return None if self._gate is None else self._admissions.get(self._gate)
+        found = None if self._gate is None else self._admissions.get(self._gate)
+        return None if found is None or found.passes else found
 
     def _finished(self, link: GatedLink) -> None:
         """A request is answered: if it was the gate, later ones may go on."""

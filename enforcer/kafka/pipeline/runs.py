@@ -43,7 +43,6 @@ _END: Final = b"\0\0\0"
 """No tags: of the partition, of the topic, of the request."""
 _TRANSACTIONAL_FROM: Final = 3
 
-
 Run = bytes | bytearray | memoryview
 
 

@@ -76,6 +76,7 @@ class Admission:
         stage: what it has come to.
         done: how far the cluster has carried it out.
         outcome: how it ended, in a word; "" while it did not.
+        passes: it waits for no decision, as under a shadow quota.
 
     Args:
         request: see there; its items are not counted yet.
@@ -95,7 +96,8 @@ class Admission:
         self._verdict = verdict
         self._whole = whole
         self._here = verdict.action is Action.DECIDE
-        self._gated = request.strict and verdict.action is not Action.FORWARD
+        self.passes = verdict.action is Action.FORWARD
+        self._gated = request.strict and not self.passes
         self._wait_until_ms = self._now_ms() + verdict.wait_ms
         self._counted = self._in_turn = self._told_to_wait = self._unacknowledged = False
         self._excess_ms = self._acknowledge_until_ms = 0.0

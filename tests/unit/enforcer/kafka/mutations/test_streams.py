@@ -317,6 +317,18 @@ def test_who_is_gone_gets_nothing_made() -> None:
     assert played.rig.desk.metrics.dropped_requests.labels("strict")._value.get() == 1
 
 
+def test_under_a_shadow_quota_nobody_stays_whose_broker_is_lost() -> None:
+    """Nothing waits for a decision then."""
+    played = Coordinator({"a": 8})
+    played.limit(controller_mutation_rate=1, shadow=True)
+    played.send(heartbeat(counting("a", "c0")))
+    while not played.made:
+        assert played.answer_one()
+    assert not played.rig.client.closed
+    played.rig.connection.upstream_failed("lost")
+    assert played.rig.client.closed
+
+
 def test_a_shadow_quota_lets_all_be_made() -> None:
     """It is reported, and nothing is refused."""
     played = Coordinator({"a": 8})

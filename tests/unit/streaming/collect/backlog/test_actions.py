@@ -185,6 +185,10 @@ async def test_what_cannot_be_prepared_is_said_in_the_log() -> None:
     await desk.decide(reports)
     assert desk.steps() == [("slow", "failed")]
     assert desk.actions[0].reason == "the subscription has gone"
+    cluster.read[TOPIC]["slow"] = 0
+    cluster.before["prepare"] = WeirError("no answer")
+    await desk.round()
+    assert desk.steps() == [("slow", "failed")] * 2 and desk.actions[-1].reason == "no answer"
 
 
 async def test_both_quotas_and_several_subscriptions_are_one_eviction_each() -> None:
