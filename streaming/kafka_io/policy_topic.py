@@ -118,7 +118,7 @@ class PolicyLog:
 
     def anew(self) -> "PolicyLog":
         """An empty one that waits for the same record."""
-        return PolicyLog(_awaited=self._awaited)
+        return PolicyLog(told_max=self.told_max, _awaited=self._awaited)
 
     def _apply(self, value: bytes, timestamp_ms: int) -> None:
         change = parse(value, default_id="", default_ts=timestamp_ms)
@@ -305,7 +305,7 @@ class PolicyReader:
         self._partitions = len(spans)
         if any(map(self._reader.made_again, spans)):
             # What the former topic said is in force no longer.
-            self.log = PolicyLog(told_max=self.log.told_max)
+            self.log = self.log.anew()
         for message in self._reader.read_on(spans, timeout_s, deadline):
             self.log.take(message.value(), message.timestamp()[1])
             if time.monotonic() > deadline:

@@ -231,6 +231,18 @@ def test_whatever_stands_in_a_record(fields: dict[str, Any]) -> None:
     assert a.desk.alone is False
 
 
+def test_numbers_that_a_client_made_up_hide_nothing(pair: tuple[Proxy, Proxy]) -> None:
+    """Of members, whose assignments clients write, and of what they commit."""
+    a, b = pair
+    a.desk.assigned(CLIENT, GROUP, "m", {"t": frozenset({-1, 0})})
+    for number, offset in ((0, -1), (1, 7), (-1, 7)):
+        a.desk.finder.stands.seen("alice", GROUP, T, number, offset)
+    a.tells(b)
+    assert b.desk.readers.matching(CLIENT, ["t"], frozenset({0})) == [GROUP]
+    told = b.desk.finder.stands.of("alice", GROUP, T, 1)
+    assert told is not None and told.offset == 7
+
+
 def test_what_is_no_topic_is_passed_over(pair: tuple[Proxy, Proxy]) -> None:
     """By such a row the record was lost, and other proxies' signs of life that were read with it."""
     _, b = pair
