@@ -331,7 +331,7 @@ class Host(ABC, Generic[C]):
     async def _tick(self) -> None:
         while True:
             await asyncio.sleep(_TICK_S)
-            with _watched():
+            with self._watched():
                 self._look_at_connections()
                 self.metrics.traffic.connections_max = self._room.connections(self.look())
 
@@ -340,7 +340,7 @@ class Host(ABC, Generic[C]):
         unread: dict[int, bool] = {}
         whose: dict[int, C] = {}
         for connection in list(self.connections):
-            with _watched():
+            with self._watched():
                 connection.check(now_ms)
                 late_ms = now_ms - self._ends_ms.get(connection, inf)
                 if late_ms >= _DRAIN_MS:
@@ -355,14 +355,14 @@ class Host(ABC, Generic[C]):
         # Without a socket there is no end.
         unread.pop(-1, None)
         for descriptor in ended(unread):
-            with _watched():
+            with self._watched():
                 whose[descriptor].notice()
 
-
-@contextlib.contextmanager
-def _watched() -> Iterator[None]:
-    """One client's trouble must not end the watch over all."""
-    try:
-        yield
-    except Exception:
-        logger.exception("a connection could not be looked at")
+    @contextlib.contextmanager
+    def _watched(self) -> Iterator[None]:
+        """One mistake of ours must not end the watch over all."""
+        try:
+            yield
+        except Exception:
+            self.metrics.bad_frames.labels("internal").inc()
+            logger.exception("connections could not be looked at")

@@ -67,7 +67,7 @@ async def test_kafka_by_ipv6_is_reached_by_its_port() -> None:
 
 
 async def test_a_connection_that_cannot_be_looked_at_ends_no_watch(caplog: pytest.LogCaptureFixture) -> None:
-    """The others are looked at in the same second, and it is logged."""
+    """The others are looked at in the same second, and it is logged and counted."""
     host, bad, good = BareHost(), cast(Any, None), Client()
     # In this order.
     host.connections = cast(Any, [bad, good, bad])
@@ -75,6 +75,7 @@ async def test_a_connection_that_cannot_be_looked_at_ends_no_watch(caplog: pytes
     assert good.said == ["check"]
     host._listener.close()
     assert caplog.text.count("could not be looked at") == 2
+    assert host.metrics.bad_frames.labels("internal")._value.get() == 2
 
 
 async def test_a_look_of_the_proxy_that_fails_ends_no_watch(monkeypatch: pytest.MonkeyPatch) -> None:
