@@ -202,7 +202,11 @@ def hello(name: str = LOOPBACK) -> bytes:
         (b"", False, "timeout"), (hello()[:60], False, "timeout"), (hello(), False, "timeout"),
         (b"\x16\x03\x01\xff\xff" + bytes(70_000), False, "other"),
         (b"\x15\x03\x01\0\2\2\x28", False, "other"),
-        (hello(DOMAIN).replace(b"kafka", b"kafk\xe4"), False, "unknown_name"),
+        # Python's own callback writes that such a name cannot be read, to nobody.
+        pytest.param(
+            hello(DOMAIN).replace(b"kafka", b"kafk\xe4"), False, "unknown_name",
+            marks=pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
+        ),
     ],
     ids=lambda value: f"{value[:6]!r}-{len(value)}" if isinstance(value, bytes) else str(value),
 )  # fmt: skip
