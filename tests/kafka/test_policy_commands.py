@@ -263,6 +263,8 @@ def test_a_turn_ends_when_another_begins(cluster: Cluster, topics: Topics) -> No
     with pytest.raises((TurnLost, OutcomeUnknown)):
         first.write(lines, 10.0, 1.0)
     second.write(lines, 10.0)
+    # A commit is answered a moment before readers may see it.
+    until(lambda: read_policies(Home(bootstrap, topics)).records > 1)
     log = read_policies(Home(bootstrap, topics))
     assert (log.records, log.origins) == (2, {"resourcegroups.rg1": "admin"})
 
