@@ -97,7 +97,7 @@ def _measured(folder: Path, load: Load, case: _Case, principals: int) -> _Seen:
             "shuffle_partitions": TASKS,
             "max_events_per_batch": load.records,
             "master": cluster.url if cluster else "local[1]",
-            "driver_host": HOST,
+            "spark_conf": {"spark.driver.host": HOST},
         }
         with Stack(folder, settings={"job": job}, policies=POLICIES, partitions=case.partitions) as stack:
             load.write(stack, case.partitions, principals)

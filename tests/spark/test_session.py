@@ -97,21 +97,40 @@ def test_what_only_suits_this_machine_stays_on_it(conf: Callable[..., dict[str, 
     assert remote["spark.jars"].count(".jar") == 2
 
 
-def test_executors_of_a_cluster_have_their_settings(conf: Callable[..., dict[str, str]]) -> None:
-    """By Spark's names; where nothing is said of how many, the cluster manager decides."""
-    some = conf(
-        master="spark://h:7077", executor_instances=3, executor_cores=2, executor_memory_mb=700,
-        executor_memory_overhead_mb=800, driver_host="driver.svc",
-    )  # fmt: skip
-    assert (some["spark.executor.cores"], some["spark.executor.instances"], some["spark.cores.max"]) == (
-        "2", "3", "6",
-    )  # fmt: skip
-    assert (some["spark.executor.memory"], some["spark.executor.memoryOverhead"]) == ("700m", "800m")
-    assert some["spark.driver.host"] == "driver.svc"
-    assert some["spark.locality.wait"] == "0s"
+def test_executors_of_a_cluster_have_our_sizes_unless_they_are_given(
+    conf: Callable[..., dict[str, str]],
+) -> None:
+    """Where nothing is said of how many, the cluster manager decides; a process of one machine has none."""
+    ours = {
+        "spark.driver.memory": "1024m", "spark.executor.memory": "1024m",
+        "spark.executor.memoryOverhead": "1536m", "spark.executor.cores": "1", "spark.locality.wait": "0s",
+    }  # fmt: skip
     every = conf(master="spark://h:7077")
+    assert ours.items() <= every.items()
     assert not {"spark.executor.instances", "spark.cores.max", "spark.driver.host"} & set(every)
+    assert conf()["spark.driver.memory"] == "1024m"
     assert not [name for name in conf() if name.startswith("spark.executor.") and "Java" not in name]
+    given = dict.fromkeys(ours, "2g") | {"spark.driver.host": "driver.svc"}
+    assert given.items() <= conf(master="k8s://h", spark_conf=given).items()
+    assert given.items() <= conf(spark_conf=given).items()
+
+
+@pytest.mark.parametrize(
+    ("given", "cores"),
+    [
+        ({"instances": "3"}, "3"), ({"instances": "3", "cores": "2"}, "6"), ({"cores": "2"}, None),
+        ({"instances": "0"}, "0"), ({"instances": "three"}, None), ({"instances": "3", "cores": "2.5"}, None),
+    ],
+)  # fmt: skip
+def test_a_standalone_master_which_counts_cores_gets_so_many_executors(
+    given: dict[str, str], cores: str | None, conf: Callable[..., dict[str, str]]
+) -> None:
+    """Unless the number of cores is given, too; what is no number is left to Spark, which refuses it."""
+    spark_conf = {f"spark.executor.{name}": value for name, value in given.items()}
+    made = conf(master="spark://h:7077", spark_conf=spark_conf)
+    assert made.get("spark.cores.max") == cores and spark_conf.items() <= made.items()
+    bound = {"spark.cores.max": "5"}
+    assert conf(master="spark://h:7077", spark_conf=spark_conf | bound)["spark.cores.max"] == "5"
 
 
 def test_the_users_own_environment_does_not_choose_python_or_spark(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -120,7 +139,8 @@ def test_the_users_own_environment_does_not_choose_python_or_spark(monkeypatch: 
     local = session._environment(JobSettings(master="local[*]"))
     assert local["SPARK_HOME"].endswith("pyspark") and local["PYSPARK_PYTHON"] == sys.executable
     assert local["SPARK_LOCAL_IP"] == "127.0.0.1"
-    remote = session._environment(JobSettings(master="yarn", executor_python="./env/bin/python"))
+    archive = {"spark.pyspark.python": "./env/bin/python"}
+    remote = session._environment(JobSettings(master="yarn", spark_conf=archive))
     assert "SPARK_LOCAL_IP" not in remote
     assert (remote["PYSPARK_PYTHON"], remote["PYSPARK_DRIVER_PYTHON"]) == ("./env/bin/python", sys.executable)
 

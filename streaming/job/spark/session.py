@@ -60,6 +60,11 @@ _QUIET = {
 }
 """What Spark would else do for nobody, in every batch."""
 _EXECUTORS = {
+    # Tasks at once, each with a Python worker.
+    "spark.executor.cores": "1",
+    "spark.executor.memory": "1024m",
+    # Python workers live there; YARN and Kubernetes grant it beside the heap.
+    "spark.executor.memoryOverhead": "1536m",
     "spark.executor.syncLogLevel.enabled": "true",
     "spark.executor.logs.rolling.strategy": "size",
     "spark.executor.logs.rolling.maxSize": str(16 * 2**20),
@@ -122,7 +127,7 @@ def build_session(settings: JobSettings, *, jars: Path, work_dir: Path, checkpoi
     os.environ |= _environment(settings)
     builder = SparkSession.builder.appName("weir").master(_with_retries(settings.master))
     conf = _conf(settings, jars=jars, log_config=log_config, checkpoint=checkpoint)
-    for key, value in (conf | settings.spark_conf).items():
+    for key, value in conf.items():
         builder = builder.config(key, value)
     try:
         spark = builder.getOrCreate()
@@ -232,7 +237,8 @@ def _environment(settings: JobSettings) -> dict[str, str]:
         "JAVA_HOME": str(find_java()),
         # A SPARK_HOME of another installation would start its jars under this Python.
         "SPARK_HOME": str(Path(pyspark.__file__).parent),
-        "PYSPARK_PYTHON": settings.executor_python or sys.executable,
+        # Of the executors; pyspark looks for it here, never for the property.
+        "PYSPARK_PYTHON": settings.spark_conf.get("spark.pyspark.python") or sys.executable,
         "PYSPARK_DRIVER_PYTHON": sys.executable,
     }
     if is_local_master(settings.master):
@@ -255,7 +261,7 @@ def _conf(settings: JobSettings, *, jars: Path, log_config: Path, checkpoint: st
     options = [f"-Dlog4j2.configurationFile={log_config.as_uri()}", *shared_classes(jars)]
     own = " ".join(f'"{option}"' for option in options)
     conf = _QUIET | remote_conf(checkpoint) | {
-        "spark.driver.memory": f"{settings.driver_memory_mb}m",
+        "spark.driver.memory": "1024m",
         "spark.driver.extraClassPath": os.pathsep.join(paths),
         "spark.driver.extraJavaOptions": f"{own} {jvm}",
         "spark.executor.extraJavaOptions": jvm,
@@ -270,7 +276,7 @@ def _conf(settings: JobSettings, *, jars: Path, log_config: Path, checkpoint: st
     if is_local_master(settings.master):
         conf |= {"spark.driver.host": LOOPBACK, "spark.driver.bindAddress": LOOPBACK}
     else:
-        conf |= {"spark.jars": ",".join(paths)} | _cluster_conf(settings)
+        conf |= {"spark.jars": ",".join(paths)} | _cluster_conf(settings.spark_conf)
     if local_folder(checkpoint) is not None:
         # Hadoop's own local file system forks chmod for every checkpoint file: 35 ms a log entry, not 2.
         conf |= {
@@ -288,23 +294,18 @@ def _conf(settings: JobSettings, *, jars: Path, log_config: Path, checkpoint: st
     elif is_local_master(settings.master):
         # What one process writes for itself on its own disk costs more to compress than to write.
         conf |= {"spark.shuffle.compress": "false", "spark.shuffle.spill.compress": "false"}
-    return conf
+    return conf | settings.spark_conf
 
 
-def _cluster_conf(settings: JobSettings) -> dict[str, str]:
+def _cluster_conf(given: dict[str, str]) -> dict[str, str]:
     """Executors that are processes of their own, on other machines."""
-    conf = _EXECUTORS | {
-        "spark.executor.cores": str(settings.executor_cores),
-        "spark.executor.memory": f"{settings.executor_memory_mb}m",
-        "spark.executor.memoryOverhead": f"{settings.executor_memory_overhead_mb}m",
-    }
-    if settings.driver_host:
-        conf["spark.driver.host"] = settings.driver_host
-    if settings.executor_instances:
-        conf["spark.executor.instances"] = str(settings.executor_instances)
-        # The standalone master counts cores, not executors.
-        conf["spark.cores.max"] = str(settings.executor_instances * settings.executor_cores)
-    return conf
+    instances = given.get("spark.executor.instances", "")
+    cores = (_EXECUTORS | given)["spark.executor.cores"]
+    if not (instances.isdecimal() and cores.isdecimal()):
+        # As many as the cluster's manager gives; spark-submit refuses what is no number.
+        return _EXECUTORS
+    # The standalone master counts cores, not executors.
+    return _EXECUTORS | {"spark.cores.max": str(int(instances) * int(cores))}
 
 
 def _jvm_pid() -> int:

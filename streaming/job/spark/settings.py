@@ -92,29 +92,6 @@ class JobSettings(Settings):
         "earliest",
         "earliest or latest: where a new checkpoint begins to read requests; policies always earliest",
     )
-    driver_memory_mb: int = setting(1024, "heap of the driver's JVM, MiB", minimum=512)
-    executor_instances: int = setting(
-        0,
-        "executors on a cluster; 0: standalone one for every executor_cores of the workers, else Spark's 2",
-        minimum=0,
-        maximum=4096,
-    )
-    executor_cores: int = setting(
-        1, "tasks at once in one executor, each with a Python worker", minimum=1, maximum=256
-    )
-    executor_memory_mb: int = setting(1024, "heap of an executor's JVM, MiB", minimum=512)
-    executor_memory_overhead_mb: int = setting(
-        1536,
-        "what YARN and Kubernetes grant an executor beside its heap, MiB: its Python workers live there",
-        minimum=512,
-    )
-    executor_python: str = setting(
-        "",
-        "Python of the executors, such as ./env/bin/python of an archive; empty: as the driver's own path",
-    )
-    driver_host: str = setting(
-        "", "name or address at which executors reach the driver; empty: what this machine calls itself"
-    )
     topics_timeout_s: int = setting(
         60, "limit for the cluster and Weir's topics to be there at the start, s", minimum=1
     )
@@ -129,7 +106,9 @@ class JobSettings(Settings):
     )
     fail_fast: bool = setting(False, "a code error in a law ends the query instead of making dead letters")
     spark_conf: dict[str, OpenText] = setting(
-        {}, "Spark properties, winning over ours; they are seen in the list of processes"
+        {},
+        "Spark properties as text, winning over ours, such as spark.driver.memory (1024m); they are seen in "
+        "the list of processes",
     )
     kafka_options: dict[str, SecretText] = setting(
         {},

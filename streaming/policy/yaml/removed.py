@@ -1,4 +1,4 @@
-"""Settings that weir.yaml had once and that are constants now."""
+"""Settings that weir.yaml had once: constants now, or under another name."""
 
 from typing import Final
 
@@ -41,9 +41,21 @@ GONE: Final = {
     "local": """
         scrape_timeout_s start_timeout_s stop_timeout_s restart_backoff_s""",
 }
-"""Their names by section."""
+"""Constants now: their names by section."""
+MOVED: Final = {
+    "job.executor_instances": "spark.executor.instances in job.spark_conf",
+    "job.executor_cores": "spark.executor.cores in job.spark_conf",
+    "job.executor_memory_mb": "spark.executor.memory (such as 1024m) in job.spark_conf",
+    "job.executor_memory_overhead_mb": "spark.executor.memoryOverhead (such as 1536m) in job.spark_conf",
+    "job.executor_python": "spark.pyspark.python in job.spark_conf",
+    "job.driver_host": "spark.driver.host in job.spark_conf",
+    "job.driver_memory_mb": "spark.driver.memory (such as 1024m) in job.spark_conf",
+}
+"""Where those are that are settings still."""
 
 
 def gone(section: str, key: str) -> str | None:
     """What to tell who has set it; None: there never was such a setting, or it is there."""
+    if successor := MOVED.get(f"{section}.{key}"):
+        return f"is {successor} now"
     return "is a constant now; leave it out" if key in GONE.get(section, "").split() else None

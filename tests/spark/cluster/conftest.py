@@ -26,7 +26,8 @@ def make_job(cluster: WatchedCluster, make_job: JobMaker, tmp_path: Path) -> Job
     """Makes jobs on the cluster that share their checkpoint; they are not started yet."""
 
     def make(name: str = "job", prefix: Sequence[str] = (), checkpoint: str = "", **settings: Any) -> Job:
-        given = {"shuffle_partitions": 2, "driver_host": HOST} | settings
+        spark = {"spark.driver.host": HOST} | settings.pop("spark_conf", {})
+        given = {"shuffle_partitions": 2, "spark_conf": spark} | settings
         return make_job(
             name, "--master", cluster.url, settings=yaml.safe_dump({"job": given}),
             checkpoint=checkpoint or tmp_path / "checkpoint", prefix=prefix,

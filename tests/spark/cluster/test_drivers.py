@@ -39,7 +39,7 @@ def test_a_driver_is_killed_and_another_host_takes_over(
     """While it lives the other host refuses and names it; once it is silent the other goes on."""
     first = make_job(lease_silence_s=5)
     names = crowded(broker, first)
-    other = {"driver_host": "localhost", "lease_silence_s": 5}
+    other = {"spark_conf": {"spark.driver.host": "localhost"}, "lease_silence_s": 5}
     refused = make_job("refused", other_host, **other)
     with pytest.raises(AssertionError, match=rf"on host {os.uname().nodename}\) uses the checkpoint"):
         refused.start()
@@ -106,11 +106,14 @@ def test_two_drivers_without_a_lease_are_told_apart_by_spark(
 ) -> None:
     """Where a checkpoint is no folder of ours: one of them fails, and no decision is lost or different."""
     (tmp_path / "store").mkdir()
-    mount = {"spark.hadoop.fs.viewfs.mounttable.default.link./store": f"file://{tmp_path}/store"}
+    spark = {
+        "spark.hadoop.fs.viewfs.mounttable.default.link./store": f"file://{tmp_path}/store",
+        # Each on half of the cores.
+        "spark.executor.instances": "1",
+    }
     limits(broker)
     jobs = [
-        make_job(name, checkpoint="viewfs:/store", spark_conf=mount, executor_instances=1)
-        for name in ("first", "second")
+        make_job(name, checkpoint="viewfs:/store", spark_conf=spark) for name in ("first", "second")
     ]
     jobs[0].start()
     warm(broker)

@@ -32,7 +32,10 @@ def test_the_bytes_are_those_of_one_process(cluster: WatchedCluster, tmp_path: P
 
     for files, partitions, shards in (([whole], 2, 5), (parts, 3, 8)):
         settings = tmp_path / "settings.yaml"
-        job = {"master": cluster.url, "driver_host": HOST, "shuffle_partitions": partitions, "shards": shards}
+        job = {
+            "master": cluster.url, "shuffle_partitions": partitions, "shards": shards,
+            "spark_conf": {"spark.driver.host": HOST},
+        }  # fmt: skip
         settings.write_text(yaml.safe_dump({"job": job}))
         there = replayed(files, "--engine", "spark", "--settings", str(settings))
         assert there == replayed(files) and there[0]

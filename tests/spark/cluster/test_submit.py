@@ -29,9 +29,8 @@ def test_a_job_is_submitted_with_what_executors_need(
     """It decides as any; the lease knows the JVM that started it, and an end in order is the Python's."""
     limits(broker)
     settings, ready, checkpoint = (tmp_path / name for name in ("weir.yaml", "ready.json", "checkpoint"))
-    settings.write_text(
-        f"job: {{shuffle_partitions: 2, driver_host: {HOST}, executor_python: {sys.executable}}}\n"
-    )
+    conf = {"spark.driver.host": HOST, "spark.pyspark.python": sys.executable}
+    settings.write_text(json.dumps({"job": {"shuffle_partitions": 2, "spark_conf": conf}}))
     jars = sorted(map(str, jars_dir("spark").glob("*.jar")))
     command = [str(Path(sys.executable).parent / "spark-submit"), "--master", cluster.url]
     command += ["--jars", ",".join(jars), "--driver-class-path", os.pathsep.join(jars)]

@@ -10,7 +10,7 @@ from enforcer.core.settings import ProxySettings
 from streaming.contract.errors import ConfigError
 from streaming.job.spark.settings import JobSettings
 from streaming.policy.settings import Settings, read_settings, render_section, setting
-from streaming.policy.yaml.removed import GONE
+from streaming.policy.yaml.removed import GONE, MOVED
 from weir.settings import CollectSettings, KafkaSettings, LocalSettings
 from weir.settings_file import SECTIONS as ALL_SECTIONS
 
@@ -115,14 +115,22 @@ def test_a_mistake_is_named_with_its_line(file: Path, line: str, problem: str) -
 
 def test_a_setting_that_is_gone_says_what_became_of_it(tmp_path: Path) -> None:
     """Each one that there was, whatever it is set to, and none that is there."""
-    for section, names in GONE.items():
-        keys = names.split()
+    told = {
+        f"{section}.{key}": "is a constant now; leave it out"
+        for section, names in GONE.items()
+        for key in names.split()
+    }
+    assert not told.keys() & MOVED.keys()
+    told |= {where: f"is {successor} now" for where, successor in MOVED.items()}
+    for section in GONE:
+        keys = [where.split(".")[1] for where in told if where.startswith(f"{section}.")]
         path, cls = tmp_path / f"{section}.yaml", dict(ALL_SECTIONS)[section]
         path.write_text("\n".join([f"{section}:", *(f"  {key}: 7" for key in keys)]))
         with pytest.raises(ConfigError) as caught:
             read_settings(cls, section, str(path))
-        told = "is a constant now; leave it out"
-        expected = [f"{path}:{2 + at}: {section}.{key}: {told}" for at, key in enumerate(keys)]
+        expected = [
+            f"{path}:{2 + at}: {section}.{key}: {told[f'{section}.{key}']}" for at, key in enumerate(keys)
+        ]
         assert [str(problem) for problem in caught.value.problems] == expected
         assert not {*keys} & cls.model_fields.keys()
 
