@@ -21,11 +21,10 @@ from streaming.contract.topics import Topics
 from streaming.job.blobs.local import SUFFIX, FileBlobStore, segments_folder
 from streaming.job.grouping_keys import law_of_key
 from streaming.job.operator import Input, group_function, warm_up
-from streaming.job.output_columns import PackRule
+from streaming.job.output_columns import PACK_MIN, PackRule
 from streaming.job.query import names_of
 from streaming.job.routing import ROUTED_COLUMNS, live_router
 from streaming.job.spark.arrow_serializer import Columns
-from streaming.job.spark.settings import JobSettings
 from streaming.laws.law import StepContext
 from streaming.laws.mutation.table import COLD
 from streaming.state.cold_rows import ColdRows
@@ -66,7 +65,7 @@ class LoneWorker:
         self._given = Input(
             context=StepContext(initial=policies, fail_fast=True), shards=shards, tasks=shards,
             names=names_of(Topics()), blob_stores=self._stores,
-            packing=PackRule(least=JobSettings().pack_min, partitions=shards),
+            packing=PackRule(least=PACK_MIN, partitions=shards),
         )  # fmt: skip
         self._route = live_router(self._given.names, shards, shards, max_ahead_ms=MAX_AHEAD_MS)
         self._decide = group_function(self._given)

@@ -26,6 +26,8 @@ from streaming.laws.shard import letter_of
 _PARTITION: Final = 3
 """Of the columns of `schemas.OUTPUT`."""
 _HEADERS: Final = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
+PACK_MIN: Final = 16
+"""Decisions of one type for one partition from which on a batch's leave packed."""
 NEVER: Final = 2**62
 """So many decisions are never there at once."""
 VALUE_BYTES_KEPT: Final = 600_000

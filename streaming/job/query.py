@@ -8,7 +8,7 @@ from streaming.contract.topics import Topics
 from streaming.job.blobs.places import stores_of
 from streaming.job.checkpoint_name import checkpoint_path
 from streaming.job.operator import Input, decide
-from streaming.job.output_columns import NEVER, PackRule
+from streaming.job.output_columns import NEVER, PACK_MIN, PackRule
 from streaming.job.sources import kafka_policies, kafka_requests, kafka_usage
 from streaming.job.spark.counts import BatchCounts
 from streaming.job.spark.settings import JobSettings, Profile
@@ -74,7 +74,7 @@ def start_query(
     context = StepContext(fail_fast=settings.fail_fast, max_ahead_ms=ahead)
     batches_kept = int(spark.conf.get("spark.sql.streaming.minBatchesToRetain") or 0)
     blob_stores = stores_of(checkpoint, batches_kept, settings, spark)
-    least = settings.pack_min if settings.pack_decisions else NEVER
+    least = PACK_MIN if settings.pack_decisions else NEVER
     packing = None if partitions is None else PackRule(least=least, partitions=partitions)
     given = Input(
         context=context, shards=shards, tasks=tasks, names=names, topics=topics, counts=counts,

@@ -23,9 +23,9 @@ class Bench(Broker):
         job: not started yet.
     """
 
-    def __init__(self, folder: Path, bootstrap: str, settings: str, *words: str) -> None:
+    def __init__(self, folder: Path, bootstrap: str, settings: str, *words: str, **more: Any) -> None:
         super().__init__(bootstrap, {"partitioner": "murmur2"})
-        self.job = Job(folder, bootstrap, *words, settings=settings)
+        self.job = Job(folder, bootstrap, *words, settings=settings, **more)
 
     def write(self, topic: str, value: Event | bytes | None, key: str | None = None, **more: Any) -> None:
         """Write a record, and wait for it."""
@@ -34,10 +34,20 @@ class Bench(Broker):
 
 
 @contextmanager
-def bench(folder: Path, settings: str, partitions: int = 2, *words: str) -> Iterator[Bench]:
-    """A broker of its own, with so many partitions of everything, and a job with these settings."""
+def bench(
+    folder: Path, settings: str, partitions: int = 2, *words: str, **more: Any
+) -> Iterator[Bench]:
+    """A broker of its own, with so many partitions of everything, and a job with these settings.
+
+    Args:
+        folder: for both.
+        settings: text of the job's settings.
+        partitions: of each topic.
+        words: further options of the job.
+        more: see Program.
+    """
     with LocalKafka(folder / "kafka") as kafka:
         ensure_topics(Cluster(kafka.bootstrap, TOPICS), partitions=partitions)
-        made = Bench(folder, kafka.bootstrap, settings, *words)
+        made = Bench(folder, kafka.bootstrap, settings, *words, **more)
         with made.job:
             yield made

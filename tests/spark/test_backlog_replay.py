@@ -5,6 +5,7 @@ from pathlib import Path
 
 import orjson
 import pytest
+import with_constant
 from backlog_kit import now_ms
 from bench_kit import PACKED, Bench, bench
 from event_kit import EVICT, quotas
@@ -25,7 +26,8 @@ Decided = dict[tuple[str, str], Event]
 @pytest.fixture
 def packing(tmp_path: Path) -> Iterator[Bench]:
     """A job that packs all that it can, and has read quotas."""
-    with bench(tmp_path, "job: {tick_interval_ms: 1000, pack_min: 2}\n") as made:
+    all_of_it = with_constant.at("streaming.job.query", "PACK_MIN", 2)
+    with bench(tmp_path, "job: {tick_interval_ms: 1000}\n", module=all_of_it) as made:
         made.tell({"namespaces.acme/orders": quotas(3_000, 30)}, now_ms())
         made.job.start()
         yield made

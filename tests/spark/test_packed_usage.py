@@ -7,6 +7,7 @@ from typing import Any
 
 import orjson
 import pytest
+import with_constant
 from bench_kit import PACKED, Bench, bench
 from job_broker_kit import TOPICS, Event, check_dead_letters
 from law_kit import quota, request
@@ -31,8 +32,9 @@ NS = 10**6
 @pytest.fixture(scope="module")
 def busy(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bench]:
     """A job that ticks each second, packs all that it can, and has read the policies."""
-    settings = "job: {tick_interval_ms: 1000, pack_min: 2}\n"
-    with bench(tmp_path_factory.mktemp("busy"), settings, partitions=1) as made:
+    packing = with_constant.at("streaming.job.query", "PACK_MIN", 2)
+    folder, settings = tmp_path_factory.mktemp("busy"), "job: {tick_interval_ms: 1000}\n"
+    with bench(folder, settings, partitions=1, module=packing) as made:
         made.tell(POLICIES)
         made.job.start()
         yield made

@@ -62,9 +62,6 @@ class JobSettings(Settings):
     pack_decisions: bool = setting(
         True, "many decisions of a batch leave as packed records; false: each one as JSON, for any Kafka tool"
     )
-    pack_min: int = setting(
-        16, "decisions of one type and partition from which on a batch's leave packed", minimum=2
-    )
     max_ahead_ms: int = setting(
         MAX_AHEAD_MS,
         "how far the time in an event may lie after its record's time, ms; what is beyond is dead-lettered, "

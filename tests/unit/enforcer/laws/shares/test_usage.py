@@ -276,7 +276,7 @@ def pass_a_round(desk: Desk, groups: int) -> None:
 
 
 def test_many_groups_are_packed_few_are_not() -> None:
-    """From proxy.pack_min on; what was dropped is told again in the next round."""
+    """From bounds.PACK_MIN on; what was dropped is told again in the next round."""
     few, many = Desk(many_groups(15)), Desk(many_groups(16))
     pass_a_round(few, 15)
     for many.full in (True, False):
