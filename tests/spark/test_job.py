@@ -2,17 +2,20 @@
 
 import os
 import signal
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import orjson
 import pytest
+import with_constant
 from confluent_kafka.admin import AdminClient
 from job_broker_kit import WAIT_S, Broker, check_dead_letters, load
 from job_kit import Job
 from replayed_kit import check, limits, warm
-from stack_kit import series_at, until, weir
+from stack_kit import series_at, until
 
 from streaming.contract.topics import Cluster
 from weir.stack.kafka import LocalKafka
@@ -107,10 +110,10 @@ def decided(broker: Broker, name: str) -> Any:
     return next((d for d in map(orjson.loads, broker.values("weir.decisions")) if d["id"] == name), None)
 
 
-def test_a_job_without_its_broker_says_so_in_one_line(tmp_path: Path) -> None:
+def test_a_job_without_its_broker_says_so_in_one_line() -> None:
     """Nothing listens: exit 1 within the limit."""
-    settings = tmp_path / "weir.yaml"
-    settings.write_text("job: {topics_timeout_s: 1}\n")
-    done = weir("job", "--kafka", "127.0.0.1:1", "--settings", str(settings))
+    found = with_constant.at("streaming.job.process.service", "TOPICS_LIMIT_S", 1)
+    words = [sys.executable, *found, "job", "--kafka", "127.0.0.1:1"]
+    done = subprocess.run(words, capture_output=True, text=True, timeout=WAIT_S, check=False)
     assert done.returncode == 1
     assert len(done.stderr.splitlines()) == 1

@@ -39,7 +39,7 @@ def run(args: argparse.Namespace) -> int:
 
     forget_ready_file(args.ready_file, args.metrics, GONE_S)
     # Imported here: pyspark and pandas take seconds that `weir job --help` need not wait for.
-    from streaming.job.process.service import JobOptions, serve
+    from streaming.job.process.service import TOPICS_LIMIT_S, JobOptions, serve
     from streaming.job.spark.settings import JobSettings, local_folder
     from weir.jars.folders import jars_dir
     from weir.stack.topics import ensure_topics
@@ -53,9 +53,7 @@ def run(args: argparse.Namespace) -> int:
         make_folder(folder)
     options = JobOptions(
         cluster=cluster,
-        prepare=partial(
-            ensure_topics, cluster, partitions=local.partitions, limit_s=settings.topics_timeout_s
-        ),
+        prepare=partial(ensure_topics, cluster, partitions=local.partitions, limit_s=TOPICS_LIMIT_S),
         jars=jars_dir("spark"),
         work_dir=args.log_dir,
         metrics=args.metrics,

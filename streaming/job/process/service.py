@@ -45,6 +45,8 @@ from streaming.laws.law import CandidatePolicies
 from streaming.metrics_server import serve_metrics
 
 _LOG = logging.getLogger("weir.job")
+TOPICS_LIMIT_S: Final = 60.0
+"""For the cluster and Weir's topics to be there at the start; whoever looks after the job starts it again."""
 _POLL_S = 1.0
 _READY_POLL_S = 0.1
 _PROMPT_S: Final = 3.0
@@ -82,9 +84,9 @@ class JobOptions:
 class _Patience:
     """Says now and then what is waited for."""
 
-    def __init__(self, limit_s: float = _SAID_MAX_S) -> None:
+    def __init__(self) -> None:
         self._said_s = time.monotonic()
-        self._until_s = self._said_s + limit_s
+        self._until_s = self._said_s + _SAID_MAX_S
 
     def say(self, what: Callable[[], str]) -> None:
         """Say it, if it is time."""
@@ -103,7 +105,7 @@ def serve(settings: JobSettings, options: JobOptions) -> None:
     stop = Stop()
     options.work_dir.mkdir(parents=True, exist_ok=True)
     with ExitStack() as started:
-        topics = Threads().submit(_topics, options, settings.topics_timeout_s)
+        topics = Threads().submit(_topics, options)
         with suppress(TimeoutError):
             topics.result(_PROMPT_S)
         # Before the lease, which is for who uses the checkpoint: this may take as long as all that follows.
@@ -114,7 +116,7 @@ def serve(settings: JobSettings, options: JobOptions) -> None:
         started.callback(stop_session, session, settings.stop_timeout_s)
         # pyspark puts its own handler of SIGINT in place when it starts.
         with _signals(stop):
-            patience = _Patience(max(_SAID_MAX_S, settings.topics_timeout_s))
+            patience = _Patience()
             with suppress(Stopped):
                 while not topics.done():
                     stop.sleep(_READY_POLL_S)
@@ -213,10 +215,10 @@ def _living(session: Session, lease: Lease | None) -> Iterator[None]:
         raise WeirError(lost or f"the JVM is gone: {reason_of(error)}; see {session.log}") from error
 
 
-def _topics(options: JobOptions, limit_s: float) -> TopicsSeen:
+def _topics(options: JobOptions) -> TopicsSeen:
     """The topics, once those that are read and that of decisions are there."""
     options.prepare()
-    cluster, deadline = options.cluster, time.monotonic() + limit_s
+    cluster, deadline = options.cluster, time.monotonic() + TOPICS_LIMIT_S
     connect = partial(admin_of, cluster.properties)
     while True:
         seen = asked_until(deadline, connect, lambda admin, left_s: look(admin, cluster, left_s))

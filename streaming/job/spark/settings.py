@@ -89,9 +89,6 @@ class JobSettings(Settings):
         "earliest",
         "earliest or latest: where a new checkpoint begins to read requests; policies always earliest",
     )
-    topics_timeout_s: int = setting(
-        60, "limit for the cluster and Weir's topics to be there at the start, s", minimum=1
-    )
     lease_silence_s: int = setting(
         15,
         "a job on another host that has not renewed its note beside the checkpoint for so long is gone, s",
