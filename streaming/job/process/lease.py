@@ -29,6 +29,8 @@ from streaming.kafka_io.threads import Threads
 _LOG = logging.getLogger("weir.job")
 GONE_S: Final = 30
 """So long the last job on the same checkpoint, and its JVM, may take to be gone."""
+SILENCE_S: Final = 15
+"""A job on another host that has not renewed its note beside the checkpoint for so long is gone."""
 _POLL_S: Final = 0.1
 _PS_LIMIT_S: Final = 5.0
 _SAID_AFTER_S: Final = 1.0

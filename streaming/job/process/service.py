@@ -21,7 +21,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 from streaming.contract.errors import WeirError
 from streaming.contract.topics import Cluster
 from streaming.job.checkpoint_name import checkpoint_path
-from streaming.job.process.lease import GONE_S, Lease
+from streaming.job.process.lease import GONE_S, SILENCE_S, Lease
 from streaming.job.process.new_checkpoint import first_offsets, query_of, warn_of_new
 from streaming.job.process.other_job import other_job, said_of
 from streaming.job.process.progress import JobMetrics, ProgressReader
@@ -137,7 +137,7 @@ def _decide(
     # A short name for the topics that are read: those that come after them get another checkpoint.
     sources = hashlib.sha256(" ".join(ids.values()).encode()).hexdigest()[:8]
     checkpoint = checkpoint_path(settings, sources)
-    taken = _taken(checkpoint, settings, session.jvm_pid, stop)
+    taken = _taken(checkpoint, session.jvm_pid, stop)
     with taken as held, ExitStack() as ended, started.pop_all(), _living(session, held):
         metrics = JobMetrics(held.restarts if held is not None else 0)
         address = options.metrics and serve_metrics(metrics.registry, *options.metrics)
@@ -177,13 +177,13 @@ def _decide(
 
 
 @contextmanager
-def _taken(checkpoint: str, settings: JobSettings, jvm_pid: int, stop: Stop) -> Iterator[Lease | None]:
+def _taken(checkpoint: str, jvm_pid: int, stop: Stop) -> Iterator[Lease | None]:
     """The right to a checkpoint that is whole; of one that is no folder there is none."""
     folder = local_folder(checkpoint)
     if folder is None:
         yield None
         return
-    with Lease(folder, GONE_S, settings.lease_silence_s, jvm_pid, pause=stop.sleep) as lease:
+    with Lease(folder, GONE_S, SILENCE_S, jvm_pid, pause=stop.sleep) as lease:
         if torn := go_back(folder):
             _LOG.warning("%s", torn)
         yield lease

@@ -89,12 +89,6 @@ class JobSettings(Settings):
         "earliest",
         "earliest or latest: where a new checkpoint begins to read requests; policies always earliest",
     )
-    lease_silence_s: int = setting(
-        15,
-        "a job on another host that has not renewed its note beside the checkpoint for so long is gone, s",
-        minimum=5,
-        maximum=600,
-    )
     stop_timeout_s: int = setting(
         10, "limit for a batch and Spark to end at a stop, then it is killed, s", minimum=1
     )

@@ -5,7 +5,7 @@ from typing import Final
 GONE: Final = {
     "job": """
         trigger_interval_ms fetch_max_wait_ms segment_timeout_s restart_timeout_s pack_min
-        topics_timeout_s""",
+        topics_timeout_s lease_silence_s""",
     "proxy": """
         mute_split_ms held_frames_max held_bytes_max inflight_max max_admin_frame_bytes
         max_unauthenticated_frame_bytes partial_frame_timeout_ms write_buffer_high_bytes

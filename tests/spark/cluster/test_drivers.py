@@ -37,9 +37,9 @@ def test_a_driver_is_killed_and_another_host_takes_over(
     make_job: Callable[..., Any], broker: Broker, bootstrap: str, other_host: Sequence[str], tmp_path: Path
 ) -> None:
     """While it lives the other host refuses and names it; once it is silent the other goes on."""
-    first = make_job(lease_silence_s=5)
+    first = make_job()
     names = crowded(broker, first)
-    other = {"spark_conf": {"spark.driver.host": "localhost"}, "lease_silence_s": 5}
+    other = {"spark_conf": {"spark.driver.host": "localhost"}}
     refused = make_job("refused", other_host, **other)
     with pytest.raises(AssertionError, match=rf"on host {os.uname().nodename}\) uses the checkpoint"):
         refused.start()
