@@ -146,10 +146,13 @@ def test_the_users_own_environment_does_not_choose_python_or_spark(monkeypatch: 
 
 
 def test_a_reason_is_one_line() -> None:
-    """The last error of a Python traceback, else the first line, cut to a bearable length."""
+    """The last error of a Python traceback, else Java's, else the first line, cut to a bearable length."""
     trace = 'Job aborted.\nTraceback (most recent call last):\n  File "x"\nValueError: wrong\n\tat java'
     assert reason_of(RuntimeError(trace)) == "ValueError: wrong"
     assert reason_of(RuntimeError("\n first\nsecond")) == "first"
+    called = "An error occurred while calling None.org.apache.spark.api.java.JavaSparkContext.\n"
+    small = "java.lang.IllegalArgumentException: System memory 1 must be at least 2. Please increase it"
+    assert reason_of(RuntimeError(f"{called}: {small}\n\tat java")) == small
     assert reason_of(RuntimeError()) == "RuntimeError"
     assert len(reason_of("x" * 10_000)) == 600
 

@@ -182,10 +182,12 @@ def stop_session(session: Session, batch_s: float) -> None:
 
 
 def reason_of(error: object) -> str:
-    """One line that says why Spark gave up: a Python traceback's last error, else the first line."""
+    """One line that says why Spark gave up: a Python traceback's last error, else Java's, else the first."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()] or [type(error).__name__]
     python = [line for line in lines if _PYTHON_ERROR.match(line)]
-    return (python[-1] if python else lines[0])[:_REASON_CHARS]
+    # Py4J says first what it called.
+    java = [line[2:] for line in lines if line.startswith(": ")]
+    return [*python[-1:], *java, *lines][0][:_REASON_CHARS]
 
 
 def is_local_master(master: str) -> bool:
