@@ -45,7 +45,7 @@ from streaming.laws.law import CandidatePolicies
 from streaming.metrics_server import serve_metrics
 
 _LOG = logging.getLogger("weir.job")
-TOPICS_LIMIT_S: Final = 60.0
+TOPICS_LIMIT_S: Final = 120.0
 """For the cluster and Weir's topics to be there at the start; whoever looks after the job starts it again."""
 _POLL_S = 1.0
 _READY_POLL_S = 0.1
