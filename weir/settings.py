@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from streaming.contract.topics import CHECK_MS, KEPT_MS
+from streaming.contract.topics import KEPT_MS
 from streaming.policy.secrets import SecretText
 from streaming.policy.settings import Settings, setting
 
@@ -47,11 +47,6 @@ class KafkaSettings(Settings):
     )
     clients: PartClients | None = setting(
         None, "properties of one part's connections over those of `client`, such as a user of its own"
-    )
-    topics_check_ms: int = setting(
-        CHECK_MS,
-        "how often job, proxy and admin API look whether Weir's topics are as they must be, ms",
-        minimum=100,
     )
     topics_kept_ms: int = setting(
         KEPT_MS,

@@ -21,15 +21,18 @@ class Job(Program):
         settings: text of its settings.
         checkpoint: where it is; None: in the folder.
         prefix: words before the command, such as another program that runs it.
+        module: by which Python finds `weir`.
     """
 
     def __init__(
         self, folder: Path, kafka: str, *words: str, settings: str = "{}",
         checkpoint: Path | str | None = None, prefix: Sequence[str] = (),
+        module: Sequence[str] = ("-m", "weir"),
     ) -> None:  # fmt: skip
         options = ("--kafka", kafka, "--metrics", "127.0.0.1:0", *words, "--log-dir", str(folder / "log"))
         options += ("--checkpoint", str(checkpoint or folder / "checkpoint"))
-        super().__init__(folder / "job", "job", *options, prefix=prefix, **yaml.safe_load(settings))
+        given = yaml.safe_load(settings)
+        super().__init__(folder / "job", "job", *options, prefix=prefix, module=module, **given)
 
     def start(self) -> dict[str, Any]:
         """Start it and wait until it works; returns its ready file."""

@@ -11,6 +11,7 @@ import pytest
 from confluent_kafka.admin import AdminClient
 from job_broker_kit import WAIT_S, Broker, check_dead_letters, load
 from job_kit import Job
+from process_kit import changed
 from replayed_kit import check, limits, warm
 from stack_kit import series_at, until, weir
 
@@ -68,11 +69,11 @@ def test_a_job_killed_under_load_decides_as_one_that_was_not(
 @pytest.mark.soak
 def test_a_job_says_which_of_its_topics_was_deleted(tmp_path: Path) -> None:
     """Decisions come back by Spark's own sink: told. Policies gone: it ends, and knows the new ones later."""
-    settings = "kafka: {topics_check_ms: 200}\n"
+    often = changed({"streaming.kafka_io.topic_watch.CHECK_MS": 200})
     made = LocalKafka(tmp_path / "kafka", auto_create_topics=True, properties={"num.partitions": "3"})
     with made as kafka:
         admin = AdminClient({"bootstrap.servers": kafka.bootstrap})
-        job, broker = Job(tmp_path, kafka.bootstrap, settings=settings), Broker(kafka.bootstrap)
+        job, broker = Job(tmp_path, kafka.bootstrap, module=often), Broker(kafka.bootstrap)
         with job:
             ready = job.start()
             for number in range(5):

@@ -80,8 +80,8 @@ def run(args: argparse.Namespace) -> int:
     settings = settings.model_copy(update={name: value for name, value in given.items() if value})
     common: dict[str, Any] = {
         "kafka": kafka, "listen": args.listen, "metrics": args.metrics, "topics": cluster.topics,
-        "connection": cluster.client, "topics_check_ms": cluster.topics_check_ms,
-        "topics_kept_ms": cluster.topics_kept_ms, "settings": settings, "shared": args.worker,
+        "connection": cluster.client, "topics_kept_ms": cluster.topics_kept_ms, "settings": settings,
+        "shared": args.worker,
     }  # fmt: skip
     if pulsar:
         from enforcer.pulsar.proxy import PulsarProxy, PulsarProxyConfig

@@ -38,6 +38,8 @@ GONE: Final = {
     "collect_pulsar": """
         attempts_max requests_at_once answer_max_bytes push_change pushes_max newcomer_fraction
         idle_rounds eviction_sample request_timeout_ms eviction_wait_ms push_apart_ms""",
+    "kafka": """
+        topics_check_ms""",
     "local": """
         scrape_timeout_s start_timeout_s stop_timeout_s restart_backoff_s""",
 }
