@@ -26,10 +26,9 @@ class AdminSettings(DoorSettings):
     """Settings of one admin API process."""
 
     tokens_file: str = setting(
-        "", "file with tokens and their roles, see docs/admin_api.md; empty: none; --tokens wins over it"
-    )
-    tokens_env: str = setting(
-        "WEIR_ADMIN_TOKENS", "environment variable that may hold ROLE:TOKEN[,ROLE:TOKEN...], beside the file"
+        "",
+        "file with tokens and their roles, beside those of WEIR_ADMIN_TOKENS, see docs/admin_api.md; empty:"
+        " none; --tokens wins over it",
     )
     share_tokens: bool = setting(
         False,

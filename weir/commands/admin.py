@@ -74,7 +74,7 @@ def run(args: argparse.Namespace) -> int:
         http = http.model_copy(update={"binary_address": address_text(*args.binary_address)})
     deciding = read_settings(ProxySettings, "proxy", args.settings)
     binary_tls = read_settings(PulsarSettings, "pulsar", args.settings).tls is not None
-    tokens = tokens_of(args.tokens or settings.tokens_file, settings.tokens_env, os.environ)
+    tokens = tokens_of(args.tokens or settings.tokens_file, os.environ)
     cluster = cluster_of(args, "admin")
     check_topics(cluster)
 
