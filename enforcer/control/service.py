@@ -95,7 +95,7 @@ class AdminService:
         self._in_force, self._until = PolicySet(), 0.0
         wrong = partial(self._watch.wrong, topics.policies)
         self._parts = parts = Parts(
-            store=PolicyStore(cluster, settings=settings, metrics=counts, wrong=wrong),
+            store=PolicyStore(cluster, metrics=counts, wrong=wrong),
             view=EntityView(self._policies),
             metrics=counts,
             settings=settings,

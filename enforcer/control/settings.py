@@ -35,9 +35,6 @@ class AdminSettings(DoorSettings):
         "in front of another admin API: tokens of Weir's are shown to it too, where it knows the same ones; "
         "else such a request gets 401",
     )
-    change_timeout_ms: int = setting(
-        10_000, "limit for a change to be written and read back, then 503, ms", minimum=100
-    )
     allowed_origins: list[Origin] = setting(
         [],
         "origins of pages, such as https://ops.example.org, whose scripts may use the API from a browser; "
