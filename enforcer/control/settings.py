@@ -40,14 +40,9 @@ class AdminSettings(DoorSettings):
         "origins of pages, such as https://ops.example.org, whose scripts may use the API from a browser; "
         "without tokens they may change limits",
     )
-    connections_max: int = setting(
-        1_000,
-        "connections, idle ones too; for a further one that ends which waits for its client longest, or if "
-        "none does, it gets 503",
-        minimum=1,
-    )
     connections_per_address: int = setting(
         100,
-        "the same as connections_max for those of one address, of this machine, or of an IPv6 network (/64)",
+        "connections of one address, of this machine, or of an IPv6 network (/64), idle ones too; for a "
+        "further one that ends which waits for its client longest, or if none does, it gets 503",
         minimum=1,
     )

@@ -23,7 +23,7 @@ GONE: Final = {
     "admin": """
         changes_max body_max_bytes body_timeout_ms requests_max idle_timeout_s usage_rows_max
         dispatch_rows_max backlog_rows_max stop_timeout_s header_timeout_ms request_timeout_ms
-        tokens_env change_timeout_ms""",
+        tokens_env change_timeout_ms connections_max""",
     "http": """
         redirects_max replay_body_bytes counted_body_bytes read_answer_bytes body_timeout_ms
         credential_ms credentials_max replay_memory_bytes connect_timeout_ms connections_max""",
