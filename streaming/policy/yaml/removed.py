@@ -26,7 +26,8 @@ GONE: Final = {
         tokens_env change_timeout_ms connections_max""",
     "http": """
         redirects_max replay_body_bytes counted_body_bytes read_answer_bytes body_timeout_ms
-        credential_ms credentials_max replay_memory_bytes connect_timeout_ms connections_max""",
+        credential_ms credentials_max replay_memory_bytes connect_timeout_ms connections_max
+        answer_timeout_ms""",
     "collect": """
         request_timeout_ms""",
     "backlog": """
