@@ -66,12 +66,6 @@ class BacklogSettings(Settings):
         "what a Kafka cluster is called in metrics and actions; empty: its own id. Pulsar's name is"
         " collect_pulsar.cluster",
     )
-    order_timeout_ms: int = setting(
-        15_000,
-        "limit of each step of an eviction, ms; what was begun or left without an answer so long ago is"
-        " settled",
-        minimum=100,
-    )
     topic_metrics: bool = setting(
         True, "metrics of each topic, as Pulsar's exposeTopicLevelMetricsInPrometheus; else of each namespace"
     )

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from collector_kit import EVICTS, Desk, policies
+from collector_kit import EVICTS, Desk, orders_last, policies
 from kafka.protocol.consumer import OffsetCommitRequest
 from kafka_backlog_kit import PATTERN, Lagging, Looker, full_name, plans
 from proxy_kit import until
@@ -123,6 +123,7 @@ def test_what_a_broker_carries_out_late_is_counted(
         topic.commit("slow", 1)
         for module in (connection, actor):
             monkeypatch.setattr(module, "REQUEST_MS", 1_000)
+        orders_last(monkeypatch, 1_500)
         held = KafkaCluster(Cluster(kafka.bootstrap), KafkaBacklogSettings(), Namespaces(PATTERN))
         send = Connection.send
 
@@ -136,7 +137,7 @@ def test_what_a_broker_carries_out_late_is_counted(
 
         async def run() -> None:
             name = full_name(topic.topic)
-            desk = Desk(held, policies({**EVICTS, "limitSize": 100}, topic=name), order_timeout_ms=1_500)
+            desk = Desk(held, policies({**EVICTS, "limitSize": 100}, topic=name))
             reports = await desk.check()
             monkeypatch.setattr(Connection, "send", stopped)
             await desk.decide(reports)

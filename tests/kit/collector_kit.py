@@ -5,9 +5,11 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+import pytest
 from prometheus_client import CollectorRegistry
 from sample_kit import sample_of
 
+from streaming.collect.backlog import actions, open_orders
 from streaming.collect.backlog.cluster import (
     BacklogCluster,
     CannotEvict,
@@ -152,6 +154,12 @@ def decided(event: Backlog, entries: Mapping[str, Any], **more: Any) -> BacklogD
     return backlog_decision({**head, **said, "ttl_ms": TTL_MS, **more})
 
 
+def orders_last(monkeypatch: pytest.MonkeyPatch, limit_ms: int) -> None:
+    """Change the limit of each step of an eviction."""
+    for module in (actions, open_orders):
+        monkeypatch.setattr(module, "ORDER_MS", limit_ms)
+
+
 class Desk:
     """One run of a collector.
 
@@ -183,7 +191,7 @@ class Desk:
         )  # fmt: skip
         run = CollectorRun(
             cluster=cluster, name=name, policies=lambda: PolicySet(self.entries), log=self._log,
-            settings=self.settings, metrics=self.metrics,
+            metrics=self.metrics,
         )  # fmt: skip
         self.collector = BacklogCollector(run, self._write, lambda: self.known)
 

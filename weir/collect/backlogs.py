@@ -123,7 +123,6 @@ class BacklogPart:
             name=f"collect-{self.kind}-{name}-{secrets.token_hex(4)}",
             policies=policies.policies,
             log=log.write,
-            settings=settings,
             metrics=metrics,
         )
         collector = BacklogCollector(
