@@ -67,6 +67,7 @@ class BacklogSettings(Settings):
         " collect_pulsar.cluster",
     )
     topic_metrics: bool = setting(
-        True, "metrics of each topic, as Pulsar's exposeTopicLevelMetricsInPrometheus; else of each namespace"
+        True,
+        "metrics of each topic, 5,000 at most, as Pulsar's exposeTopicLevelMetricsInPrometheus; else of each"
+        " namespace",
     )
-    metrics_topics_max: int = setting(5_000, "topics that metrics show; the others are counted", minimum=1)

@@ -21,7 +21,6 @@ from streaming.collect.backlog.cluster import (
 )
 from streaming.collect.backlog.collector import BacklogCollector
 from streaming.collect.backlog.metrics import BacklogMetrics
-from streaming.collect.settings import BacklogSettings
 from streaming.contract.backlog.actions import BacklogAction, Position
 from streaming.contract.backlog.decisions import TTL_MS, BacklogDecision, EvictionPlan, backlog_decision
 from streaming.contract.broker_events import Backlog, Ledger, Subscription
@@ -175,7 +174,6 @@ class Desk:
         cluster: BacklogCluster,
         entries: Mapping[str, Any] | None = None,
         name: str = NAME,
-        **settings: Any,
     ) -> None:
         self.cluster, self.entries = cluster, dict(policies() if entries is None else entries)
         self.actions: list[BacklogAction] = []
@@ -184,11 +182,7 @@ class Desk:
         self.write_fails: list[Exception] = []
         self.known = True
         self.registry = CollectorRegistry()
-        self.settings = BacklogSettings(**settings)
-        self.metrics = BacklogMetrics(
-            self.registry, CLUSTER, topic_metrics=self.settings.topic_metrics,
-            topics_max=self.settings.metrics_topics_max,
-        )  # fmt: skip
+        self.metrics = BacklogMetrics(self.registry, CLUSTER, topic_metrics=True)
         run = CollectorRun(
             cluster=cluster, name=name, policies=lambda: PolicySet(self.entries), log=self._log,
             metrics=self.metrics,

@@ -32,7 +32,7 @@ GONE: Final = {
         request_timeout_ms""",
     "backlog": """
         rounds_kept orders_max read_back_ms unsettled_max topics_at_once request_timeout_ms
-        stop_timeout_ms order_timeout_ms""",
+        stop_timeout_ms order_timeout_ms metrics_topics_max""",
     "collect_kafka": """
         requests_at_once partitions_per_request answer_max_bytes groups_max ledgers_max
         first_step_ms first_steps publish_times_ms publish_times_at_once publish_times_buffer_bytes
