@@ -1,4 +1,4 @@
-"""Sections of weir.yaml: `collect_pulsar:`, `collect_kafka:` and, of backlogs on both, `backlog:`."""
+"""Sections of weir.yaml: `collect_pulsar:` and, of backlogs there and on Kafka, `backlog:`."""
 
 from enum import StrEnum
 
@@ -45,14 +45,6 @@ class PulsarCollectSettings(Settings):
         100_000, "topics and subscriptions whose counters are kept; others are counted", minimum=1
     )
     at_stop: AtStop = setting(AtStop.KEEP, "what becomes of pushed limits when the collector stops")
-
-
-class KafkaBacklogSettings(Settings):
-    """The collector of a Kafka cluster's backlogs."""
-
-    look_timeout_ms: int = setting(
-        30_000, "limit of reading the whole cluster, ms; what is not read by then is left out", minimum=1_000
-    )
 
 
 class BacklogSettings(Settings):

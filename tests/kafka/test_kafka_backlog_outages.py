@@ -18,7 +18,6 @@ from proxy_kit import until
 from streaming.collect.kafka import actor, connection
 from streaming.collect.kafka.cluster import KafkaCluster
 from streaming.collect.kafka.connection import Connection, Unanswered
-from streaming.collect.settings import KafkaBacklogSettings
 from streaming.contract.errors import WeirError
 from streaming.contract.namespaces import Namespaces
 from streaming.contract.topics import Cluster
@@ -124,7 +123,7 @@ def test_what_a_broker_carries_out_late_is_counted(
         for module in (connection, actor):
             monkeypatch.setattr(module, "REQUEST_MS", 1_000)
         orders_last(monkeypatch, 1_500)
-        held = KafkaCluster(Cluster(kafka.bootstrap), KafkaBacklogSettings(), Namespaces(PATTERN))
+        held = KafkaCluster(Cluster(kafka.bootstrap), Namespaces(PATTERN))
         send = Connection.send
 
         async def stopped(self: Connection, request: Any, node: int | None = None) -> Any:

@@ -13,7 +13,7 @@ from prometheus_client import CollectorRegistry
 
 from streaming.collect.backlog.cluster import BacklogCluster
 from streaming.collect.kafka.cluster import KafkaCluster
-from streaming.collect.settings import BacklogSettings, KafkaBacklogSettings
+from streaming.collect.settings import BacklogSettings
 from streaming.contract.errors import WeirError
 from streaming.contract.namespaces import Namespaces
 from streaming.contract.topics import Cluster
@@ -38,7 +38,6 @@ async def serve(
     args: argparse.Namespace,
     collect: CollectSettings,
     backlog: BacklogSettings,
-    kafka: KafkaBacklogSettings,
     namespaces: Namespaces,
     cluster: Cluster,
 ) -> None:
@@ -62,7 +61,7 @@ async def serve(
         parts.append(_quotas(cluster, collect, once_ready, once=args.once))
     if backlog.enabled:
         checked = (lambda: None) if quotas else once_ready
-        watch = partial(_watch, cluster, kafka, namespaces, backlog.cluster)
+        watch = partial(_watch, cluster, namespaces, backlog.cluster)
         part = BacklogPart(
             cluster, "kafka", backlog, registry, watch, checked=checked, stand_by=args.stand_by
         )
@@ -121,9 +120,9 @@ def collect_once(reader: QuotaReader, policies: PolicyReader, cluster: Cluster, 
 
 
 async def _watch(
-    cluster: Cluster, settings: KafkaBacklogSettings, namespaces: Namespaces, name: str, stack: AsyncExitStack
+    cluster: Cluster, namespaces: Namespaces, name: str, stack: AsyncExitStack
 ) -> tuple[str, BacklogCluster]:
     name = name or await asyncio.to_thread(cluster_id, cluster)
-    held = KafkaCluster(cluster, settings, namespaces)
+    held = KafkaCluster(cluster, namespaces)
     stack.callback(held.close)
     return name, held

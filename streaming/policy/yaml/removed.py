@@ -33,10 +33,6 @@ GONE: Final = {
     "backlog": """
         rounds_kept orders_max read_back_ms unsettled_max topics_at_once request_timeout_ms
         stop_timeout_ms order_timeout_ms metrics_topics_max""",
-    "collect_kafka": """
-        requests_at_once partitions_per_request answer_max_bytes groups_max ledgers_max
-        first_step_ms first_steps publish_times_ms publish_times_at_once publish_times_buffer_bytes
-        request_timeout_ms offsets_per_request partitions_max""",
     "collect_pulsar": """
         attempts_max requests_at_once answer_max_bytes push_change pushes_max newcomer_fraction
         idle_rounds eviction_sample request_timeout_ms eviction_wait_ms push_apart_ms""",
@@ -46,6 +42,8 @@ GONE: Final = {
         scrape_timeout_s start_timeout_s stop_timeout_s restart_backoff_s""",
 }
 """Their names by section."""
+GONE_SECTIONS: Final = ("collect_kafka",)
+"""Those of which nothing is left."""
 
 
 def gone(section: str, key: str) -> str | None:
