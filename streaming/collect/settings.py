@@ -41,9 +41,6 @@ class PulsarCollectSettings(Settings):
     interval_ms: int = setting(
         5_000, "how often the brokers' counters are read, ms; never longer than a round", minimum=500
     )
-    topics_max: int = setting(
-        100_000, "topics and subscriptions whose counters are kept; others are counted", minimum=1
-    )
     at_stop: AtStop = setting(AtStop.KEEP, "what becomes of pushed limits when the collector stops")
 
 

@@ -35,7 +35,8 @@ GONE: Final = {
         stop_timeout_ms order_timeout_ms metrics_topics_max""",
     "collect_pulsar": """
         attempts_max requests_at_once answer_max_bytes push_change pushes_max newcomer_fraction
-        idle_rounds eviction_sample request_timeout_ms eviction_wait_ms push_apart_ms""",
+        idle_rounds eviction_sample request_timeout_ms eviction_wait_ms push_apart_ms
+        topics_max""",
     "kafka": """
         topics_check_ms""",
     "local": """
