@@ -77,9 +77,6 @@ class LocalSettings(Settings):
     partitions: int = setting(
         1, "partitions of a topic of Weir when it is created; one has the lowest latency", minimum=1
     )
-    restarts_max: int = setting(
-        10, "restarts of one part (--restart); it counts anew after it ran for five minutes", minimum=1
-    )
 
 
 class CollectSettings(Settings):

@@ -18,7 +18,7 @@ from weir.options import (
     cluster_of,
     whole,
 )
-from weir.settings import DEFAULT_LISTEN, DEFAULT_PULSAR_LISTEN, PORT_MAX, LocalSettings
+from weir.settings import DEFAULT_LISTEN, DEFAULT_PULSAR_LISTEN, PORT_MAX
 from weir.stack.workers import WORKERS_MAX, run_workers
 
 if TYPE_CHECKING:
@@ -129,5 +129,4 @@ def _run_workers(args: argparse.Namespace, settings: "ProxySettings") -> int:
         args.workers, words, args.listen, teller("weir proxy"),
         metrics=args.metrics, proxy_id=args.id or settings.id or None, ready_file=args.ready_file,
         stop_s=settings.stop_timeout_ms / 1000,
-        restarts_max=read_settings(LocalSettings, "local", args.settings).restarts_max,
     )  # fmt: skip

@@ -40,7 +40,7 @@ GONE: Final = {
     "kafka": """
         topics_check_ms""",
     "local": """
-        scrape_timeout_s start_timeout_s stop_timeout_s restart_backoff_s""",
+        scrape_timeout_s start_timeout_s stop_timeout_s restart_backoff_s restarts_max""",
 }
 """Their names by section."""
 GONE_SECTIONS: Final = ("collect_kafka",)
