@@ -85,4 +85,3 @@ class CollectSettings(Settings):
     quotas_from_kafka: bool = setting(
         True, "publish the cluster's own client quotas (kafka-configs) as policies; a file's entry wins"
     )
-    interval_ms: int = setting(5_000, "how often the cluster's quotas are read, ms", minimum=100)

@@ -29,6 +29,8 @@ from weir.settings import CollectSettings
 from weir.stack.topics import cluster_id
 from weir.stopping import stop_event, until_stopped
 
+ROUND_S: Final = 5.0
+"""Time between two looks at the cluster's quotas."""
 _REQUEST_MS: Final = 5_000
 """Limit of one request to the cluster."""
 logger = logging.getLogger("weir.collect")
@@ -58,7 +60,7 @@ async def serve(
     parts: list[Coroutine[Any, Any, None]] = []
     quotas = collect.quotas_from_kafka
     if quotas:
-        parts.append(_quotas(cluster, collect, once_ready, once=args.once))
+        parts.append(_quotas(cluster, once_ready, once=args.once))
     if backlog.enabled:
         checked = (lambda: None) if quotas else once_ready
         watch = partial(_watch, cluster, namespaces, backlog.cluster)
@@ -69,9 +71,7 @@ async def serve(
     await until_stopped(stop, parts)
 
 
-async def _quotas(
-    cluster: Cluster, settings: CollectSettings, done: Callable[[], None], *, once: bool
-) -> None:
+async def _quotas(cluster: Cluster, done: Callable[[], None], *, once: bool) -> None:
     """Publish the cluster's own quotas round by round; in threads, since the client blocks.
 
     Raises:
@@ -103,7 +103,7 @@ async def _quotas(
         if once:
             reader.close()
             return
-        await asyncio.sleep(settings.interval_ms / 1000)
+        await asyncio.sleep(ROUND_S)
 
 
 def collect_once(reader: QuotaReader, policies: PolicyReader, cluster: Cluster, timeout_s: float) -> int:

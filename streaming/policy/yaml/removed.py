@@ -29,7 +29,7 @@ GONE: Final = {
         credential_ms credentials_max replay_memory_bytes connect_timeout_ms connections_max
         answer_timeout_ms""",
     "collect": """
-        request_timeout_ms""",
+        request_timeout_ms interval_ms""",
     "backlog": """
         rounds_kept orders_max read_back_ms unsettled_max topics_at_once request_timeout_ms
         stop_timeout_ms order_timeout_ms metrics_topics_max""",
