@@ -9,10 +9,10 @@ from pathlib import Path
 from urllib.request import urlopen
 
 import pytest
+import with_constant
 from admin_process_kit import Admin
 from cluster_kit import Cluster
 from confluent_kafka.admin import AdminClient
-from process_kit import changed
 from prometheus_client import Gauge
 from proxy_kit import PolicyWriter, ProxyThread, until
 from stack_kit import put, weir
@@ -49,7 +49,7 @@ def guarding(cluster: Cluster, topics: Topics, monkeypatch: pytest.MonkeyPatch) 
 @pytest.fixture
 def api(cluster: Cluster, topics: Topics, tmp_path: Path) -> Iterator[Admin]:
     """An admin API that looks as often."""
-    often = changed({"streaming.kafka_io.topic_watch.CHECK_MS": CHECK_MS})
+    often = with_constant.at("streaming.kafka_io.topic_watch", "CHECK_MS", CHECK_MS)
     with Admin(cluster.kafka.bootstrap, tmp_path / "admin", topics.prefix, module=often) as admin:
         yield admin
 

@@ -8,11 +8,11 @@ from typing import Any
 
 import orjson
 import pytest
+import with_constant
 from admin_process_kit import Admin, pulsar_admin
 from cluster_kit import Cluster
 from confluent_kafka import Producer
 from pack_kit import packed
-from process_kit import changed
 from proxy_kit import until
 from stack_kit import series_at, weir
 from threaded import together
@@ -226,7 +226,7 @@ def test_writers_at_a_time_lose_nothing(
     """Two processes of the API change one group's fields, and `weir policy apply` a quota, all at once."""
     policies = tmp_path / "policies.yaml"
     policies.write_text("version: 1\nquotas: [{entity: {user: a}, controller_mutation_rate: 5}]\n")
-    patient = changed({"enforcer.control.store.CHANGE_S": 20.0})
+    patient = with_constant.at("enforcer.control.store", "CHANGE_S", 20)
     with (
         Admin(cluster.kafka.bootstrap, tmp_path / "one", topics.prefix, module=patient) as one,
         Admin(cluster.kafka.bootstrap, tmp_path / "two", topics.prefix, module=patient) as two,

@@ -7,9 +7,9 @@ from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
+import with_constant
 from admin_process_kit import Admin
 from confluent_kafka.admin import AdminClient
-from process_kit import changed
 from proxy_kit import until
 from stack_kit import new_topics
 
@@ -29,7 +29,7 @@ def test_without_kafka_changes_end_in_time_and_come_back(tmp_path: Path) -> None
         running.enter_context(kafka)
         ensure_topics(Cluster(kafka.bootstrap, topics))
         folder = tmp_path / "admin"
-        soon = changed({"enforcer.control.store.CHANGE_S": 3.0})
+        soon = with_constant.at("enforcer.control.store", "CHANGE_S", 3)
         admin = running.enter_context(Admin(kafka.bootstrap, folder, topics.prefix, module=soon))
         assert admin.ask("PUT", f"{GROUPS}/rg1", {"publishRateInMsgs": 5}) == (204, "")
         kafka.stop()

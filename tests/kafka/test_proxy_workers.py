@@ -9,8 +9,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import with_constant
 from cluster_kit import Cluster
-from process_kit import Command, changed
+from process_kit import Command
 from proxy_kit import until
 from stack_kit import series_at
 from wire_client import WireClient
@@ -78,7 +79,7 @@ def answers(port: int) -> bool:
 @pytest.mark.soak
 def test_a_worker_that_cannot_live_ends_all(cluster: Cluster, tmp_path: Path) -> None:
     """Started again as often as may be, then the others are stopped and the command fails."""
-    port, once = free_port(), changed({"weir.stack.parts.RESTARTS_MAX": 1})
+    port, once = free_port(), with_constant.at("weir.stack.parts", "RESTARTS_MAX", 1)
     words = ["proxy", "--kafka", cluster.kafka.bootstrap, "--listen", f"127.0.0.1:{port}", "--workers", "2"]
     with socket.create_server(("127.0.0.1", 0)) as taken:
         words += ["--metrics", f"127.0.0.1:{taken.getsockname()[1]}"]

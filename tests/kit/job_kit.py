@@ -1,7 +1,6 @@
 """A `weir job` process under test."""
 
 import signal
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -20,19 +19,16 @@ class Job(Program):
         words: further options.
         settings: text of its settings.
         checkpoint: where it is; None: in the folder.
-        prefix: words before the command, such as another program that runs it.
-        module: by which Python finds `weir`.
+        more: see Program.
     """
 
     def __init__(
         self, folder: Path, kafka: str, *words: str, settings: str = "{}",
-        checkpoint: Path | str | None = None, prefix: Sequence[str] = (),
-        module: Sequence[str] = ("-m", "weir"),
+        checkpoint: Path | str | None = None, **more: Any,
     ) -> None:  # fmt: skip
         options = ("--kafka", kafka, "--metrics", "127.0.0.1:0", *words, "--log-dir", str(folder / "log"))
         options += ("--checkpoint", str(checkpoint or folder / "checkpoint"))
-        given = yaml.safe_load(settings)
-        super().__init__(folder / "job", "job", *options, prefix=prefix, module=module, **given)
+        super().__init__(folder / "job", "job", *options, **more, **yaml.safe_load(settings))
 
     def start(self) -> dict[str, Any]:
         """Start it and wait until it works; returns its ready file."""

@@ -3,7 +3,7 @@
 import json
 import subprocess
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -18,16 +18,6 @@ from streaming.contract.topics import Topics
 from weir.stack.kafka import free_port
 
 MIB = 1 << 20
-
-
-def changed(constants: Mapping[str, object]) -> tuple[str, str]:
-    """`weir` with other constants, by full names, as a Program's `module`: to see soon what takes long."""
-    lines = []
-    for name, value in constants.items():
-        module, _, constant = name.rpartition(".")
-        # One that is not there would change nothing.
-        lines.append(f"import {module} as of; of.{constant}; of.{constant} = {value!r}")
-    return "-c", "\n".join([*lines, "import weir.__main__"])
 
 
 class Program(AbstractContextManager[Any]):

@@ -8,10 +8,10 @@ from typing import Any
 
 import orjson
 import pytest
+import with_constant
 from confluent_kafka.admin import AdminClient
 from job_broker_kit import WAIT_S, Broker, check_dead_letters, load
 from job_kit import Job
-from process_kit import changed
 from replayed_kit import check, limits, warm
 from stack_kit import series_at, until, weir
 
@@ -69,7 +69,7 @@ def test_a_job_killed_under_load_decides_as_one_that_was_not(
 @pytest.mark.soak
 def test_a_job_says_which_of_its_topics_was_deleted(tmp_path: Path) -> None:
     """Decisions come back by Spark's own sink: told. Policies gone: it ends, and knows the new ones later."""
-    often = changed({"streaming.kafka_io.topic_watch.CHECK_MS": 200})
+    often = with_constant.at("streaming.kafka_io.topic_watch", "CHECK_MS", 200)
     made = LocalKafka(tmp_path / "kafka", auto_create_topics=True, properties={"num.partitions": "3"})
     with made as kafka:
         admin = AdminClient({"bootstrap.servers": kafka.bootstrap})
