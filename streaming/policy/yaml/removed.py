@@ -2,6 +2,8 @@
 
 from typing import Final
 
+GONE_SECTIONS: Final = ("collect_kafka",)
+"""Those of which nothing is left."""
 GONE: Final = {
     "job": """
         trigger_interval_ms fetch_max_wait_ms segment_timeout_s restart_timeout_s""",
@@ -43,8 +45,6 @@ GONE: Final = {
         scrape_timeout_s start_timeout_s stop_timeout_s restart_backoff_s restarts_max""",
 }
 """Their names by section."""
-GONE_SECTIONS: Final = ("collect_kafka",)
-"""Those of which nothing is left."""
 
 
 def gone(section: str, key: str) -> str | None:
