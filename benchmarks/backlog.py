@@ -27,7 +27,6 @@ from benchmarks.load.writing import fill_topics, make_topics
 from streaming.collect.backlog.cluster import RoundQuestion
 from streaming.collect.kafka import groups
 from streaming.collect.kafka.cluster import KafkaCluster
-from streaming.collect.settings import KafkaBacklogSettings
 from streaming.contract.errors import WeirError
 from streaming.contract.namespaces import Namespaces
 from streaming.contract.topics import Cluster, Topics
@@ -45,7 +44,6 @@ _PATTERN: Final = "tenant.namespace.topic"
 _IN_FLIGHT: Final = 32
 _NAIVE: Final = 1
 """Offsets in a request: an OffsetFetch for each group."""
-_LOOK_MS: Final = 120_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -184,8 +182,7 @@ def _commit_request(topic: str, group: str, offset: int) -> Any:
 async def _serve(bootstrap: str, offsets: int) -> None:
     """The process that checks, told by its input."""
     groups.OFFSETS_PER_REQUEST = offsets  # type: ignore[misc]  # measured against the constant
-    settings = KafkaBacklogSettings(look_timeout_ms=_LOOK_MS)
-    cluster = KafkaCluster(Cluster(bootstrap, Topics("weir")), settings, Namespaces(_PATTERN))
+    cluster = KafkaCluster(Cluster(bootstrap, Topics("weir")), Namespaces(_PATTERN))
     for line in sys.stdin:
         precise = orjson.loads(line)["precise"]
         begun = time.monotonic()

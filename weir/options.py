@@ -107,7 +107,6 @@ def cluster_of(args: argparse.Namespace, part: str = "", *, tried: bool = True) 
         bootstrap=args.kafka or settings.bootstrap,
         topics=Topics(settings.topic_prefix),
         client=client,
-        topics_check_ms=settings.topics_check_ms,
         topics_kept_ms=settings.topics_kept_ms,
     )
 

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from streaming.contract.topics import CHECK_MS, KEPT_MS
+from streaming.contract.topics import KEPT_MS
 from streaming.policy.secrets import SecretText
 from streaming.policy.settings import Settings, setting
 
@@ -48,11 +48,6 @@ class KafkaSettings(Settings):
     clients: PartClients | None = setting(
         None, "properties of one part's connections over those of `client`, such as a user of its own"
     )
-    topics_check_ms: int = setting(
-        CHECK_MS,
-        "how often job, proxy and admin API look whether Weir's topics are as they must be, ms",
-        minimum=100,
-    )
     topics_kept_ms: int = setting(
         KEPT_MS,
         "how long Weir's topics hold events and decisions, ms; they are made so, and parts complain of one "
@@ -82,9 +77,6 @@ class LocalSettings(Settings):
     partitions: int = setting(
         1, "partitions of a topic of Weir when it is created; one has the lowest latency", minimum=1
     )
-    restarts_max: int = setting(
-        10, "restarts of one part (--restart); it counts anew after it ran for five minutes", minimum=1
-    )
 
 
 class CollectSettings(Settings):
@@ -93,4 +85,3 @@ class CollectSettings(Settings):
     quotas_from_kafka: bool = setting(
         True, "publish the cluster's own client quotas (kafka-configs) as policies; a file's entry wins"
     )
-    interval_ms: int = setting(5_000, "how often the cluster's quotas are read, ms", minimum=100)

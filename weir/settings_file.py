@@ -6,7 +6,7 @@ from enforcer.control.settings import AdminSettings
 from enforcer.core.settings import ProxySettings
 from enforcer.http.settings import HttpSettings
 from enforcer.pulsar.settings import PulsarSettings
-from streaming.collect.settings import BacklogSettings, KafkaBacklogSettings, PulsarCollectSettings
+from streaming.collect.settings import BacklogSettings, PulsarCollectSettings
 from streaming.job.spark.settings import JobSettings
 from streaming.policy.settings import render_section
 from weir.settings import CollectSettings, KafkaSettings, LocalSettings
@@ -25,7 +25,6 @@ SECTIONS = (
     ("http", HttpSettings),
     ("collect", CollectSettings),
     ("backlog", BacklogSettings),
-    ("collect_kafka", KafkaBacklogSettings),
     ("collect_pulsar", PulsarCollectSettings),
     ("local", LocalSettings),
 )

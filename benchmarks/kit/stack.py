@@ -216,7 +216,7 @@ class Stack:
         part = Part(
             command or name, [*common, "--metrics", f"{HOST}:0", *words],
             log=self.folder / "logs" / f"{name}.log", run_dir=self.folder / "run" / name,
-            start_s=START_LIMIT_S, restarts_max=1,
+            start_s=START_LIMIT_S,
         )  # fmt: skip
         self.parts[name] = part
         part.start()

@@ -25,6 +25,8 @@ _FULL: Final = (
     b"retry-after: 1\r\ncontent-length: %d\r\n\r\n%s" % (len(_REASON), _REASON)
 )
 Greet = Callable[[object], Address | None]
+CONNECTIONS_MAX: Final = 1_000
+"""Connections, idle ones too; for a further one see Connections.enter."""
 HEAD_MS: Final = 5_000
 """Limit for the head of a request to arrive; then the connection is ended."""
 REQUEST_MS: Final = 30_000
@@ -75,7 +77,7 @@ class Connections:
         """Make room for a new one; False if none of those in its way waits for its client."""
         if self._counts[new.source] >= self.settings.connections_per_address:
             in_the_way = self._waiting.get(new.source, {})
-        elif self._total >= self.settings.connections_max:
+        elif self._total >= CONNECTIONS_MAX:
             # Whoever has most of those that wait, so that few clients are not displaced by many of one.
             in_the_way = max(self._waiting.values(), key=len, default={})
         else:

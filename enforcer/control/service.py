@@ -19,7 +19,7 @@ from enforcer.control.answers.shown import pressed
 from enforcer.control.api import create_app
 from enforcer.control.backlog.stats import kept_since
 from enforcer.control.backlog.table import BacklogReport, report_of
-from enforcer.control.connections import REQUEST_MS, Connections, GuardedProtocol
+from enforcer.control.connections import CONNECTIONS_MAX, REQUEST_MS, Connections, GuardedProtocol
 from enforcer.control.dispatch.table import DispatchDecision
 from enforcer.control.entities.feed import DECISIONS, REPORTS, REQUESTS, Told, decisions_of, reports_of, told
 from enforcer.control.entities.view import EntityView
@@ -95,7 +95,7 @@ class AdminService:
         self._in_force, self._until = PolicySet(), 0.0
         wrong = partial(self._watch.wrong, topics.policies)
         self._parts = parts = Parts(
-            store=PolicyStore(cluster, settings=settings, metrics=counts, wrong=wrong),
+            store=PolicyStore(cluster, metrics=counts, wrong=wrong),
             view=EntityView(self._policies),
             metrics=counts,
             settings=settings,
@@ -228,7 +228,7 @@ def _server(app: FastAPI, settings: AdminSettings, metrics: AdminMetrics, reques
     # Connections makes room for a new one of an address, rather than turning it away.
     doors = settings.model_copy(update={"connections_per_address": 0})
     entrance = Entrance(
-        doors, lambda _name: True, lambda: settings.connections_max,
+        doors, lambda _name: True, lambda: CONNECTIONS_MAX,
         metrics.tls_failures, metrics.refused_connections, goodbye_s=REQUEST_MS / 1000,
     )  # fmt: skip
     protocol = partial(GuardedProtocol, Connections(settings, metrics, request_ms), entrance.greet)

@@ -26,32 +26,23 @@ class AdminSettings(DoorSettings):
     """Settings of one admin API process."""
 
     tokens_file: str = setting(
-        "", "file with tokens and their roles, see docs/admin_api.md; empty: none; --tokens wins over it"
-    )
-    tokens_env: str = setting(
-        "WEIR_ADMIN_TOKENS", "environment variable that may hold ROLE:TOKEN[,ROLE:TOKEN...], beside the file"
+        "",
+        "file with tokens and their roles, beside those of WEIR_ADMIN_TOKENS, see docs/admin_api.md; empty:"
+        " none; --tokens wins over it",
     )
     share_tokens: bool = setting(
         False,
         "in front of another admin API: tokens of Weir's are shown to it too, where it knows the same ones; "
         "else such a request gets 401",
     )
-    change_timeout_ms: int = setting(
-        10_000, "limit for a change to be written and read back, then 503, ms", minimum=100
-    )
     allowed_origins: list[Origin] = setting(
         [],
         "origins of pages, such as https://ops.example.org, whose scripts may use the API from a browser; "
         "without tokens they may change limits",
     )
-    connections_max: int = setting(
-        1_000,
-        "connections, idle ones too; for a further one that ends which waits for its client longest, or if "
-        "none does, it gets 503",
-        minimum=1,
-    )
     connections_per_address: int = setting(
         100,
-        "the same as connections_max for those of one address, of this machine, or of an IPv6 network (/64)",
+        "connections of one address, of this machine, or of an IPv6 network (/64), idle ones too; for a "
+        "further one that ends which waits for its client longest, or if none does, it gets 503",
         minimum=1,
     )

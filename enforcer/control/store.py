@@ -8,7 +8,6 @@ from typing import Final
 
 from enforcer.control.groups import Changes, Entries, Refusal, Unavailable
 from enforcer.control.metrics import AdminMetrics
-from enforcer.control.settings import AdminSettings
 from streaming.contract.errors import WeirError
 from streaming.contract.topics import Cluster
 from streaming.kafka_io.policy_topic import Author, PolicyLog, Update
@@ -16,6 +15,8 @@ from streaming.kafka_io.policy_turn import Behind, NotInForce, OutcomeUnknown, T
 from streaming.kafka_io.reader import Reader
 from streaming.kafka_io.tail import Tail
 
+CHANGE_S: Final = 10.0
+"""Limit for a change to be written and read back, s."""
 CHANGES_MAX: Final = 100
 """Changes waiting for their turn; further ones get 503."""
 ORIGIN = "admin"
@@ -38,12 +39,11 @@ class PolicyStore:
         self,
         cluster: Cluster,
         *,
-        settings: AdminSettings,
         metrics: AdminMetrics,
         wrong: Callable[[], str] = lambda: "",
     ) -> None:
         self._cluster = cluster
-        self._settings, self._metrics, self._wrong = settings, metrics, wrong
+        self._metrics, self._wrong = metrics, wrong
         self._log = PolicyLog()
         self._reached = 0
         self._moved = asyncio.Event()
@@ -90,11 +90,10 @@ class PolicyStore:
             raise Unavailable(f"Not changed, since it could get lost: {wrong}")
         if self._changing >= CHANGES_MAX:
             raise Unavailable(f"{self._changing} changes are under way already")
-        limit_s = self._settings.change_timeout_ms / 1000
-        deadline = time.monotonic() + limit_s
+        deadline = time.monotonic() + CHANGE_S
         self._changing += 1
         try:
-            async with asyncio.timeout(limit_s):
+            async with asyncio.timeout(CHANGE_S):
                 await self._one_at_a_time.acquire()
             try:
                 made = await self._turns.change(

@@ -32,7 +32,7 @@ from enforcer.host.moving import Mover
 from enforcer.host.sockets import Address, ended
 from enforcer.host.tasks import Tasks, beat
 from enforcer.host.turns import Turns
-from streaming.contract.topics import CHECK_MS, KEPT_MS, Cluster, Topics, address_text
+from streaming.contract.topics import KEPT_MS, Cluster, Topics, address_text
 from streaming.metrics_server import serve_metrics
 
 logger = logging.getLogger(__name__)
@@ -52,7 +52,7 @@ class ProxyConfig:
         metrics: where /metrics is served; None: nowhere.
         topics: names of Weir's topics.
         connection: librdkafka properties of our own connections; bootstrap.servers is `kafka` if absent.
-        topics_check_ms, topics_kept_ms: see Cluster.
+        topics_kept_ms: see Cluster.
         settings: all else.
         shared: other processes listen on the same ports.
     """
@@ -62,7 +62,6 @@ class ProxyConfig:
     metrics: Address | None = None
     topics: Topics = field(default_factory=Topics)
     connection: Mapping[str, str] = field(default_factory=dict)
-    topics_check_ms: int = CHECK_MS
     topics_kept_ms: int = KEPT_MS
     settings: ProxySettings = field(default_factory=ProxySettings)
     shared: bool = False
@@ -187,7 +186,6 @@ class Host(ABC, Generic[C]):
             config.connection.get("bootstrap.servers", bootstrap),
             config.topics,
             config.connection,
-            config.topics_check_ms,
             config.topics_kept_ms,
         )
         self.connections: set[C] = set()

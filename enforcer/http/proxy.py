@@ -91,7 +91,6 @@ class HttpProxy:
         self._upstream = Upstream(
             Address.of_url(settings.upstream),
             settings.allowed_hosts,
-            settings.answer_timeout_ms / 1000,
             metrics,
             None if settings.upstream_tls is None else NewestContext.of_client(settings.upstream_tls),
             transport,

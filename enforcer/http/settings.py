@@ -32,7 +32,7 @@ class Table(StrEnum):
 
 
 class HttpSettings(Settings):
-    """Settings of one proxy of an admin API; every wait, queue and table of it has its bound here."""
+    """Settings of one proxy of an admin API."""
 
     upstream: UpstreamUrl = setting(
         "",
@@ -72,7 +72,3 @@ class HttpSettings(Settings):
         "protocol, by TLS where pulsar.tls is set; empty: such lookups are refused; --binary-address wins "
         "over it",
     )
-    answer_timeout_ms: int = setting(
-        300_000, "limit for the upstream to answer, and for each next part of its answer, then 504, ms",
-        minimum=100,
-    )  # fmt: skip

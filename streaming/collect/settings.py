@@ -1,4 +1,4 @@
-"""Sections of weir.yaml: `collect_pulsar:`, `collect_kafka:` and, of backlogs on both, `backlog:`."""
+"""Sections of weir.yaml: `collect_pulsar:` and, of backlogs there and on Kafka, `backlog:`."""
 
 from enum import StrEnum
 
@@ -41,18 +41,7 @@ class PulsarCollectSettings(Settings):
     interval_ms: int = setting(
         5_000, "how often the brokers' counters are read, ms; never longer than a round", minimum=500
     )
-    topics_max: int = setting(
-        100_000, "topics and subscriptions whose counters are kept; others are counted", minimum=1
-    )
     at_stop: AtStop = setting(AtStop.KEEP, "what becomes of pushed limits when the collector stops")
-
-
-class KafkaBacklogSettings(Settings):
-    """The collector of a Kafka cluster's backlogs."""
-
-    look_timeout_ms: int = setting(
-        30_000, "limit of reading the whole cluster, ms; what is not read by then is left out", minimum=1_000
-    )
 
 
 class BacklogSettings(Settings):
@@ -66,13 +55,8 @@ class BacklogSettings(Settings):
         "what a Kafka cluster is called in metrics and actions; empty: its own id. Pulsar's name is"
         " collect_pulsar.cluster",
     )
-    order_timeout_ms: int = setting(
-        15_000,
-        "limit of each step of an eviction, ms; what was begun or left without an answer so long ago is"
-        " settled",
-        minimum=100,
-    )
     topic_metrics: bool = setting(
-        True, "metrics of each topic, as Pulsar's exposeTopicLevelMetricsInPrometheus; else of each namespace"
+        True,
+        "metrics of each topic, 5,000 at most, as Pulsar's exposeTopicLevelMetricsInPrometheus; else of each"
+        " namespace",
     )
-    metrics_topics_max: int = setting(5_000, "topics that metrics show; the others are counted", minimum=1)

@@ -6,8 +6,6 @@ from ipaddress import ip_address
 from typing import Any
 
 DEFAULT_PREFIX = "weir."
-CHECK_MS = 10_000
-"""How often a part looks at the topics where nothing else is said, ms."""
 KEPT_MS = 7 * 24 * 3600 * 1000
 """How long they hold events and decisions where nothing else is said, ms."""
 
@@ -81,14 +79,12 @@ class Cluster:
         bootstrap: `HOST:PORT[,...]`.
         topics: names of our topics on it.
         client: librdkafka properties of our own connections.
-        topics_check_ms: how often a part that runs looks at the topics, ms.
         topics_kept_ms: how long they hold events and decisions, ms.
     """
 
     bootstrap: str
     topics: Topics = field(default_factory=Topics)
     client: Mapping[str, str] = field(default_factory=dict)
-    topics_check_ms: int = CHECK_MS
     topics_kept_ms: int = KEPT_MS
 
     @property

@@ -20,6 +20,8 @@ from streaming.contract.topics import Cluster
 from streaming.kafka_io.weir_topics import TopicFault, admin_of, look
 from streaming.metrics import MetricTable, counter, gauge
 
+CHECK_MS = 10_000
+"""How often a part looks at Weir's topics, ms."""
 LOOK_LIMIT_S = 5.0
 logger = logging.getLogger(__name__)
 
@@ -124,7 +126,7 @@ class TopicWatch(Watch):
         ids: Mapping[str, str] | None = None,
         on_replaced: Callable[[str], None] = lambda _topic: None,
     ) -> None:
-        super().__init__(cluster.properties, cluster.topics_check_ms)
+        super().__init__(cluster.properties, CHECK_MS)
         self._cluster = cluster
         self._metrics, self._logger, self._on_replaced = metrics, logger, on_replaced
         for name in cluster.topics.all():

@@ -28,13 +28,13 @@ from streaming.policy.validation import (
     within_64_bits,
 )
 from streaming.policy.yaml.lines import YamlFile, read_yaml
-from streaming.policy.yaml.removed import gone
+from streaming.policy.yaml.removed import GONE_SECTIONS, gone
 from streaming.policy.yaml.text import rendered
 
 # What weir.yaml may hold: each part of the program reads its own section and lets the others be.
 SECTIONS = (
     "kafka", "job", "proxy", "pulsar", "admin", "http", "collect", "backlog",
-    "collect_kafka", "collect_pulsar", "local",
+    "collect_pulsar", "local",
 )  # fmt: skip
 _COMMENT_WIDTH = 100
 
@@ -123,7 +123,9 @@ def _section(source: YamlFile, section: str, problems: list[Problem]) -> dict[st
         problems.append(source.problem((), f"is not a mapping; expected sections {', '.join(SECTIONS)}"))
         return {}
     for name in source.value:
-        if name not in SECTIONS:
+        if name in GONE_SECTIONS:
+            problems.append(source.problem((name,), "held what are constants now; leave it out"))
+        elif name not in SECTIONS:
             near = suggestion(name, sorted(SECTIONS))
             problems.append(source.problem((name,), f"is not a section; expected {near}"))
     # `job:` with all its lines commented out is a section at its defaults.

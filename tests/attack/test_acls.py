@@ -32,7 +32,6 @@ from enforcer.host.server import ProxyConfig
 from streaming.collect.backlog.action_log import ActionLog
 from streaming.collect.backlog.cluster import RoundQuestion
 from streaming.collect.kafka.cluster import KafkaCluster
-from streaming.collect.settings import KafkaBacklogSettings
 from streaming.contract.backlog.decisions import EvictionPlan
 from streaming.contract.namespaces import Namespaces
 from streaming.contract.topics import Cluster, Topics
@@ -152,7 +151,7 @@ async def test_the_collector_of_backlogs_works_under_its_user(secured: Secured) 
     assert [one["name"] for one in report["subscriptions"]] == ["app.slow"]
     login = secured.login("weir-backlogs")
     home = Cluster(login["bootstrap.servers"], TOPICS, login)
-    cluster = KafkaCluster(home, KafkaBacklogSettings(), Namespaces(PATTERN))
+    cluster = KafkaCluster(home, Namespaces(PATTERN))
     looked = await cluster.look(RoundQuestion(precise_age=True, expires=lambda _topic: True))
     (found,) = (one for one in looked.reports if one.topic == report["topic"])
     assert found.subscriptions[0].oldest_publish_time is not None

@@ -9,6 +9,7 @@ from pathlib import Path
 from urllib.request import urlopen
 
 import pytest
+import with_constant
 from admin_process_kit import Admin
 from cluster_kit import Cluster
 from confluent_kafka.admin import AdminClient
@@ -20,6 +21,7 @@ from streaming.contract.errors import WeirError
 from streaming.contract.topics import Cluster as Home
 from streaming.contract.topics import Topics
 from streaming.job.process.ticker import HostClock, Ticker
+from streaming.kafka_io import topic_watch
 from streaming.kafka_io.policy_topic import Update
 from streaming.kafka_io.policy_turn import change_policies
 from streaming.kafka_io.weir_topics import look
@@ -37,18 +39,18 @@ def broker(cluster: Cluster) -> AdminClient:
 
 
 @pytest.fixture
-def guarding(cluster: Cluster, topics: Topics) -> Iterator[ProxyThread]:
+def guarding(cluster: Cluster, topics: Topics, monkeypatch: pytest.MonkeyPatch) -> Iterator[ProxyThread]:
     """A proxy of its own installation that looks often."""
-    config = replace(cluster.config(id="deleted"), topics=topics, topics_check_ms=CHECK_MS)
-    with ProxyThread(config) as proxy:
+    monkeypatch.setattr(topic_watch, "CHECK_MS", CHECK_MS)
+    with ProxyThread(replace(cluster.config(id="deleted"), topics=topics)) as proxy:
         yield proxy
 
 
 @pytest.fixture
 def api(cluster: Cluster, topics: Topics, tmp_path: Path) -> Iterator[Admin]:
     """An admin API that looks as often."""
-    often = {"topics_check_ms": CHECK_MS}
-    with Admin(cluster.kafka.bootstrap, tmp_path / "admin", topics.prefix, kafka=often) as admin:
+    often = with_constant.at("streaming.kafka_io.topic_watch", "CHECK_MS", CHECK_MS)
+    with Admin(cluster.kafka.bootstrap, tmp_path / "admin", topics.prefix, module=often) as admin:
         yield admin
 
 

@@ -24,9 +24,6 @@ proxy:
   decision_timeout_ms: 10000
 local:
   kafka_port: 0  # any, since stacks of other tests run at the same time
-collect:
-  quotas_from_kafka: true
-  interval_ms: 1000
 """
 
 

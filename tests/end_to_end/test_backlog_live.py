@@ -22,10 +22,9 @@ from streaming.contract.topics import Topics
 def test_whoever_is_killed_in_the_middle_nothing_is_evicted_twice(tmp_path: Path, part: str) -> None:
     """kill -9 again and again while eighty topics are evicted from: each message goes once, counted."""
     policies = "version: 1\nbroker: {backlogQuotaCheckIntervalInSeconds: 1, preciseBacklogSize: true}\n"
-    settings = "local: {kafka_port: 0}\nbacklog: {order_timeout_ms: 2000}\n"
     names = [f"acme.killed.t{number}" for number in range(80)]
     generator = random.Random(16)
-    with Up(tmp_path, "--restart", settings=settings, policies=policies) as up:
+    with Up(tmp_path, "--restart", policies=policies) as up:
         held = Backlogs(up.ready["kafka"], *names)
         held.write()
         held.commit("slow", 0)

@@ -19,7 +19,6 @@ LIMIT_S = 180.0
 FAULT_AFTER_S = 20.0
 MIB = 1 << 20
 SETTINGS = """\
-kafka: {topics_check_ms: 1000}
 proxy: {decision_timeout_ms: 10000}
 local: {kafka_port: 0, pulsar_port: 0, pulsar_admin_port: 0}
 """

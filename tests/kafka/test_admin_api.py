@@ -8,6 +8,7 @@ from typing import Any
 
 import orjson
 import pytest
+import with_constant
 from admin_process_kit import Admin, pulsar_admin
 from cluster_kit import Cluster
 from confluent_kafka import Producer
@@ -225,9 +226,10 @@ def test_writers_at_a_time_lose_nothing(
     """Two processes of the API change one group's fields, and `weir policy apply` a quota, all at once."""
     policies = tmp_path / "policies.yaml"
     policies.write_text("version: 1\nquotas: [{entity: {user: a}, controller_mutation_rate: 5}]\n")
+    patient = with_constant.at("enforcer.control.store", "CHANGE_S", 20)
     with (
-        Admin(cluster.kafka.bootstrap, tmp_path / "one", topics.prefix, change_timeout_ms=20_000) as one,
-        Admin(cluster.kafka.bootstrap, tmp_path / "two", topics.prefix, change_timeout_ms=20_000) as two,
+        Admin(cluster.kafka.bootstrap, tmp_path / "one", topics.prefix, module=patient) as one,
+        Admin(cluster.kafka.bootstrap, tmp_path / "two", topics.prefix, module=patient) as two,
     ):
         answers: list[tuple[int, Any]] = []
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from collector_kit import EVICTS, Desk, policies
+from collector_kit import EVICTS, Desk, orders_last, policies
 from kafka.protocol.consumer import OffsetCommitRequest
 from kafka_backlog_kit import PATTERN, Lagging, Looker, full_name, plans
 from proxy_kit import until
@@ -18,7 +18,6 @@ from proxy_kit import until
 from streaming.collect.kafka import actor, connection
 from streaming.collect.kafka.cluster import KafkaCluster
 from streaming.collect.kafka.connection import Connection, Unanswered
-from streaming.collect.settings import KafkaBacklogSettings
 from streaming.contract.errors import WeirError
 from streaming.contract.namespaces import Namespaces
 from streaming.contract.topics import Cluster
@@ -123,7 +122,8 @@ def test_what_a_broker_carries_out_late_is_counted(
         topic.commit("slow", 1)
         for module in (connection, actor):
             monkeypatch.setattr(module, "REQUEST_MS", 1_000)
-        held = KafkaCluster(Cluster(kafka.bootstrap), KafkaBacklogSettings(), Namespaces(PATTERN))
+        orders_last(monkeypatch, 1_500)
+        held = KafkaCluster(Cluster(kafka.bootstrap), Namespaces(PATTERN))
         send = Connection.send
 
         async def stopped(self: Connection, request: Any, node: int | None = None) -> Any:
@@ -136,7 +136,7 @@ def test_what_a_broker_carries_out_late_is_counted(
 
         async def run() -> None:
             name = full_name(topic.topic)
-            desk = Desk(held, policies({**EVICTS, "limitSize": 100}, topic=name), order_timeout_ms=1_500)
+            desk = Desk(held, policies({**EVICTS, "limitSize": 100}, topic=name))
             reports = await desk.check()
             monkeypatch.setattr(Connection, "send", stopped)
             await desk.decide(reports)

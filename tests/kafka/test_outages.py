@@ -7,6 +7,7 @@ from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
+import with_constant
 from admin_process_kit import Admin
 from confluent_kafka.admin import AdminClient
 from proxy_kit import until
@@ -28,7 +29,8 @@ def test_without_kafka_changes_end_in_time_and_come_back(tmp_path: Path) -> None
         running.enter_context(kafka)
         ensure_topics(Cluster(kafka.bootstrap, topics))
         folder = tmp_path / "admin"
-        admin = running.enter_context(Admin(kafka.bootstrap, folder, topics.prefix, change_timeout_ms=3_000))
+        soon = with_constant.at("enforcer.control.store", "CHANGE_S", 3)
+        admin = running.enter_context(Admin(kafka.bootstrap, folder, topics.prefix, module=soon))
         assert admin.ask("PUT", f"{GROUPS}/rg1", {"publishRateInMsgs": 5}) == (204, "")
         kafka.stop()
         for _ in range(2):

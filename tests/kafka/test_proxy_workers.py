@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import with_constant
 from cluster_kit import Cluster
 from process_kit import Command
 from proxy_kit import until
@@ -77,12 +78,12 @@ def answers(port: int) -> bool:
 
 @pytest.mark.soak
 def test_a_worker_that_cannot_live_ends_all(cluster: Cluster, tmp_path: Path) -> None:
-    """Started again as often as the settings say, then the others are stopped and the command fails."""
-    port = free_port()
+    """Started again as often as may be, then the others are stopped and the command fails."""
+    port, once = free_port(), with_constant.at("weir.stack.parts", "RESTARTS_MAX", 1)
     words = ["proxy", "--kafka", cluster.kafka.bootstrap, "--listen", f"127.0.0.1:{port}", "--workers", "2"]
     with socket.create_server(("127.0.0.1", 0)) as taken:
         words += ["--metrics", f"127.0.0.1:{taken.getsockname()[1]}"]
-        with Command(tmp_path / "proxy", *words, local={"restarts_max": 1}) as command:
+        with Command(tmp_path / "proxy", *words, module=once) as command:
             assert command.process.wait(40) == 1
     lines = command.log.read_text().splitlines()
     # The port behind may be taken too, then it may be the other one.

@@ -3,7 +3,7 @@
 import json
 import subprocess
 from atexit import register
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import closing
 from http.client import HTTPConnection
 from pathlib import Path
@@ -29,6 +29,7 @@ class Admin:
         prefix: of Weir's topics.
         words: further options.
         kafka: more of section `kafka`.
+        module: by which Python finds `weir`.
         settings: section `admin`.
     """
 
@@ -39,12 +40,14 @@ class Admin:
         prefix: str,
         *words: str,
         kafka: Mapping[str, Any] | None = None,
+        module: Sequence[str] = ("-m", "weir"),
         **settings: Any,
     ) -> None:
         folder.mkdir()
         given = ("--kafka", bootstrap, "--listen", "127.0.0.1:0", "--metrics", "127.0.0.1:0", *words)
         sections: dict[str, Any] = {"kafka": {"topic_prefix": prefix, **(kafka or {})}, "admin": settings}
-        self._folder, self._running = folder, Command(folder / "admin", "admin", *given, **sections)
+        self._folder = folder
+        self._running = Command(folder / "admin", "admin", *given, module=module, **sections)
         self.ready: dict[str, Any] = {}
 
     @property

@@ -5,9 +5,11 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+import pytest
 from prometheus_client import CollectorRegistry
 from sample_kit import sample_of
 
+from streaming.collect.backlog import actions, open_orders
 from streaming.collect.backlog.cluster import (
     BacklogCluster,
     CannotEvict,
@@ -19,7 +21,6 @@ from streaming.collect.backlog.cluster import (
 )
 from streaming.collect.backlog.collector import BacklogCollector
 from streaming.collect.backlog.metrics import BacklogMetrics
-from streaming.collect.settings import BacklogSettings
 from streaming.contract.backlog.actions import BacklogAction, Position
 from streaming.contract.backlog.decisions import TTL_MS, BacklogDecision, EvictionPlan, backlog_decision
 from streaming.contract.broker_events import Backlog, Ledger, Subscription
@@ -152,6 +153,12 @@ def decided(event: Backlog, entries: Mapping[str, Any], **more: Any) -> BacklogD
     return backlog_decision({**head, **said, "ttl_ms": TTL_MS, **more})
 
 
+def orders_last(monkeypatch: pytest.MonkeyPatch, limit_ms: int) -> None:
+    """Change the limit of each step of an eviction."""
+    for module in (actions, open_orders):
+        monkeypatch.setattr(module, "ORDER_MS", limit_ms)
+
+
 class Desk:
     """One run of a collector.
 
@@ -167,7 +174,6 @@ class Desk:
         cluster: BacklogCluster,
         entries: Mapping[str, Any] | None = None,
         name: str = NAME,
-        **settings: Any,
     ) -> None:
         self.cluster, self.entries = cluster, dict(policies() if entries is None else entries)
         self.actions: list[BacklogAction] = []
@@ -176,14 +182,10 @@ class Desk:
         self.write_fails: list[Exception] = []
         self.known = True
         self.registry = CollectorRegistry()
-        self.settings = BacklogSettings(**settings)
-        self.metrics = BacklogMetrics(
-            self.registry, CLUSTER, topic_metrics=self.settings.topic_metrics,
-            topics_max=self.settings.metrics_topics_max,
-        )  # fmt: skip
+        self.metrics = BacklogMetrics(self.registry, CLUSTER, topic_metrics=True)
         run = CollectorRun(
             cluster=cluster, name=name, policies=lambda: PolicySet(self.entries), log=self._log,
-            settings=self.settings, metrics=self.metrics,
+            metrics=self.metrics,
         )  # fmt: skip
         self.collector = BacklogCollector(run, self._write, lambda: self.known)
 

@@ -39,7 +39,7 @@ class Exam:
         folder = self.stack.folder
         words = ["--kafka", self.stack.bootstrap, "--listen", listen, "--id", name, "--metrics", f"{HOST}:0"]
         log, own = folder / "logs" / f"{name}.log", folder / name
-        part = Part("proxy", words, log=log, run_dir=own, start_s=START_LIMIT_S, restarts_max=0)
+        part = Part("proxy", words, log=log, run_dir=own, start_s=START_LIMIT_S)
         self.proxies[name] = part
         self.running.callback(part.kill)
         part.start()

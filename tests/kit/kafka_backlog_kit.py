@@ -16,7 +16,6 @@ from threaded import until
 
 from streaming.collect.backlog.cluster import Eviction, RoundQuestion, RoundResult
 from streaming.collect.kafka.cluster import KafkaCluster
-from streaming.collect.settings import KafkaBacklogSettings
 from streaming.contract.backlog.actions import Position
 from streaming.contract.backlog.decisions import EvictionPlan
 from streaming.contract.broker_events import Backlog
@@ -44,7 +43,7 @@ class Looker(AbstractContextManager[Any]):
 
     def __init__(self, bootstrap: str) -> None:
         self._runner = asyncio.Runner()
-        self.cluster = KafkaCluster(Cluster(bootstrap), KafkaBacklogSettings(), Namespaces(PATTERN))
+        self.cluster = KafkaCluster(Cluster(bootstrap), Namespaces(PATTERN))
 
     def __exit__(self, *_: object) -> None:
         self.cluster.close()

@@ -13,7 +13,6 @@ from limits_kit import FakeApi, rest_of
 
 from streaming.collect.backlog.cluster import RoundQuestion
 from streaming.collect.pulsar_backlog.cluster import PulsarBacklogs
-from streaming.collect.settings import PulsarCollectSettings
 
 NOW_MS = 1_795_166_700_000
 ENTRY = 100
@@ -187,9 +186,9 @@ class FakeBacklogs(FakeApi):
         raise AssertionError(rest)
 
 
-def cluster_of(fake: Callable[[httpx2.Request], httpx2.Response], **settings: Any) -> PulsarBacklogs:
+def cluster_of(fake: Callable[[httpx2.Request], httpx2.Response]) -> PulsarBacklogs:
     """Its reader."""
-    return PulsarBacklogs(rest_of(fake), PulsarCollectSettings(**settings))
+    return PulsarBacklogs(rest_of(fake))
 
 
 def wants(*, precise_age: bool = False, expires: bool = False) -> RoundQuestion:

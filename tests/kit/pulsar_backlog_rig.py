@@ -10,7 +10,6 @@ from pulsar_kit import Admin, client, fresh, receive, send_all
 from streaming.collect.backlog.cluster import Eviction, RoundQuestion, RoundResult
 from streaming.collect.pulsar.rest import Rest, RestTerms
 from streaming.collect.pulsar_backlog.cluster import PulsarBacklogs
-from streaming.collect.settings import PulsarCollectSettings
 from streaming.contract.backlog.actions import Position
 from streaming.contract.backlog.decisions import EvictionPlan
 from streaming.contract.broker_events import Backlog
@@ -46,7 +45,7 @@ class Rig(InLoop):
 
     def __init__(self, url: str) -> None:
         super().__init__(url)
-        self.cluster = PulsarBacklogs(self.rest, PulsarCollectSettings())
+        self.cluster = PulsarBacklogs(self.rest)
 
     def look(self, *, precise_age: bool = True, expires: bool = True) -> RoundResult:
         """A round, with nothing left unread."""

@@ -109,7 +109,7 @@ class Rig:
         return Part(
             name, [*words, *common], command=command, log=self._folder / "logs" / f"{name}.log",
             program=("-m", "weir") if ahead is None else (_SKEWED, str(ahead)),
-            run_dir=self._folder / "run", start_s=START_S, restarts_max=10**6, alone=True,
+            run_dir=self._folder / "run", start_s=START_S, alone=True,
         )  # fmt: skip
 
     def _job(self) -> Part:

@@ -71,11 +71,11 @@ def test_a_job_killed_under_load_decides_as_one_that_was_not(
 @pytest.mark.soak
 def test_a_job_says_which_of_its_topics_was_deleted(tmp_path: Path) -> None:
     """Decisions come back by Spark's own sink: told. Policies gone: it ends, and knows the new ones later."""
-    settings = "kafka: {topics_check_ms: 200}\n"
+    often = with_constant.at("streaming.kafka_io.topic_watch", "CHECK_MS", 200)
     made = LocalKafka(tmp_path / "kafka", auto_create_topics=True, properties={"num.partitions": "3"})
     with made as kafka:
         admin = AdminClient({"bootstrap.servers": kafka.bootstrap})
-        job, broker = Job(tmp_path, kafka.bootstrap, settings=settings), Broker(kafka.bootstrap)
+        job, broker = Job(tmp_path, kafka.bootstrap, module=often), Broker(kafka.bootstrap)
         with job:
             ready = job.start()
             for number in range(5):

@@ -92,16 +92,11 @@ class BacklogPart:
         self.checked()
 
     async def _start(self, stack: AsyncExitStack, *, once: bool) -> BacklogCollector:
-        cluster, settings = self.cluster, self.settings
+        cluster = self.cluster
         name, backlogs = await self.watch(stack)
         lease = f"{cluster.topics.usage}-backlog-{self.kind}-{name}{'-once' if once else ''}"
         if self._metrics is None:
-            self._metrics = BacklogMetrics(
-                self.registry,
-                name,
-                topic_metrics=settings.topic_metrics,
-                topics_max=settings.metrics_topics_max,
-            )
+            self._metrics = BacklogMetrics(self.registry, name, topic_metrics=self.settings.topic_metrics)
         metrics = self._metrics
         unusable = metrics.dropped_decisions.labels("unusable").inc
         policies = PolicyFeed(cluster, unusable)
@@ -123,7 +118,6 @@ class BacklogPart:
             name=f"collect-{self.kind}-{name}-{secrets.token_hex(4)}",
             policies=policies.policies,
             log=log.write,
-            settings=settings,
             metrics=metrics,
         )
         collector = BacklogCollector(

@@ -13,7 +13,7 @@ from prometheus_client import CollectorRegistry
 
 from streaming.collect.backlog.cluster import BacklogCluster
 from streaming.collect.kafka.cluster import KafkaCluster
-from streaming.collect.settings import BacklogSettings, KafkaBacklogSettings
+from streaming.collect.settings import BacklogSettings
 from streaming.contract.errors import WeirError
 from streaming.contract.namespaces import Namespaces
 from streaming.contract.topics import Cluster
@@ -29,6 +29,8 @@ from weir.settings import CollectSettings
 from weir.stack.topics import cluster_id
 from weir.stopping import stop_event, until_stopped
 
+ROUND_S: Final = 5.0
+"""Time between two looks at the cluster's quotas."""
 _REQUEST_MS: Final = 5_000
 """Limit of one request to the cluster."""
 logger = logging.getLogger("weir.collect")
@@ -38,7 +40,6 @@ async def serve(
     args: argparse.Namespace,
     collect: CollectSettings,
     backlog: BacklogSettings,
-    kafka: KafkaBacklogSettings,
     namespaces: Namespaces,
     cluster: Cluster,
 ) -> None:
@@ -59,10 +60,10 @@ async def serve(
     parts: list[Coroutine[Any, Any, None]] = []
     quotas = collect.quotas_from_kafka
     if quotas:
-        parts.append(_quotas(cluster, collect, once_ready, once=args.once))
+        parts.append(_quotas(cluster, once_ready, once=args.once))
     if backlog.enabled:
         checked = (lambda: None) if quotas else once_ready
-        watch = partial(_watch, cluster, kafka, namespaces, backlog.cluster)
+        watch = partial(_watch, cluster, namespaces, backlog.cluster)
         part = BacklogPart(
             cluster, "kafka", backlog, registry, watch, checked=checked, stand_by=args.stand_by
         )
@@ -70,9 +71,7 @@ async def serve(
     await until_stopped(stop, parts)
 
 
-async def _quotas(
-    cluster: Cluster, settings: CollectSettings, done: Callable[[], None], *, once: bool
-) -> None:
+async def _quotas(cluster: Cluster, done: Callable[[], None], *, once: bool) -> None:
     """Publish the cluster's own quotas round by round; in threads, since the client blocks.
 
     Raises:
@@ -104,7 +103,7 @@ async def _quotas(
         if once:
             reader.close()
             return
-        await asyncio.sleep(settings.interval_ms / 1000)
+        await asyncio.sleep(ROUND_S)
 
 
 def collect_once(reader: QuotaReader, policies: PolicyReader, cluster: Cluster, timeout_s: float) -> int:
@@ -121,9 +120,9 @@ def collect_once(reader: QuotaReader, policies: PolicyReader, cluster: Cluster, 
 
 
 async def _watch(
-    cluster: Cluster, settings: KafkaBacklogSettings, namespaces: Namespaces, name: str, stack: AsyncExitStack
+    cluster: Cluster, namespaces: Namespaces, name: str, stack: AsyncExitStack
 ) -> tuple[str, BacklogCluster]:
     name = name or await asyncio.to_thread(cluster_id, cluster)
-    held = KafkaCluster(cluster, settings, namespaces)
+    held = KafkaCluster(cluster, namespaces)
     stack.callback(held.close)
     return name, held

@@ -93,7 +93,7 @@ async def _watch(
 ) -> tuple[str, BacklogCluster]:
     # Connections of its own: of the two parts neither keeps the other waiting.
     rest = await stack.enter_async_context(Rest(terms, metrics.request))
-    return settings.cluster or await _cluster_name(rest), PulsarBacklogs(rest, settings)
+    return settings.cluster or await _cluster_name(rest), PulsarBacklogs(rest)
 
 
 @dataclass(slots=True)

@@ -61,6 +61,7 @@ def run(args: argparse.Namespace) -> int:
     from enforcer.control.service import AdminService
     from enforcer.control.settings import AdminSettings
     from enforcer.core.settings import ProxySettings
+    from enforcer.http.relay.upstream import ANSWER_MS
     from enforcer.http.settings import HttpSettings
     from enforcer.pulsar.settings import PulsarSettings
     from weir.stack.topics import check_topics
@@ -74,14 +75,12 @@ def run(args: argparse.Namespace) -> int:
         http = http.model_copy(update={"binary_address": address_text(*args.binary_address)})
     deciding = read_settings(ProxySettings, "proxy", args.settings)
     binary_tls = read_settings(PulsarSettings, "pulsar", args.settings).tls is not None
-    tokens = tokens_of(args.tokens or settings.tokens_file, settings.tokens_env, os.environ)
+    tokens = tokens_of(args.tokens or settings.tokens_file, os.environ)
     cluster = cluster_of(args, "admin")
     check_topics(cluster)
 
-    request_ms = REQUEST_MS
-    if http.upstream:
-        # Others' answers may take as long as those who wait for them have patience.
-        request_ms = max(REQUEST_MS, http.answer_timeout_ms + http.wait_ms)
+    # Others' answers may take longer.
+    request_ms = ANSWER_MS + http.wait_ms if http.upstream else REQUEST_MS
 
     async def serve() -> None:
         fronts: list[HttpService] = []

@@ -95,7 +95,7 @@ def run(args: argparse.Namespace) -> int:
     forget_ready_file(args.ready_file, args.metrics)
     # Here and not above: `weir --help` must not load a Kafka client.
     from enforcer.core.settings import ProxySettings
-    from streaming.collect.settings import BacklogSettings, KafkaBacklogSettings
+    from streaming.collect.settings import BacklogSettings
     from streaming.contract.namespaces import Namespaces
     from weir.collect.kafka import serve
 
@@ -103,11 +103,10 @@ def run(args: argparse.Namespace) -> int:
     backlog = read_settings(BacklogSettings, "backlog", args.settings)
     if not (collect.quotas_from_kafka or backlog.enabled):
         raise _nothing_to_do(args.settings, "so is collect.quotas_from_kafka")
-    kafka = read_settings(KafkaBacklogSettings, "collect_kafka", args.settings)
     namespaces = Namespaces(read_settings(ProxySettings, "proxy", args.settings).namespace_pattern)
     cluster = cluster_of(args, "collect_kafka")
     log_to_stderr("collect")
     # Its errors come as ours, one line a round; its own lines would repeat each of them.
     logging.getLogger("kafka").setLevel(logging.CRITICAL)
-    run_in_loop(serve(args, collect, backlog, kafka, namespaces, cluster))
+    run_in_loop(serve(args, collect, backlog, namespaces, cluster))
     return 0

@@ -18,7 +18,7 @@ from weir.options import (
     cluster_of,
     whole,
 )
-from weir.settings import DEFAULT_LISTEN, DEFAULT_PULSAR_LISTEN, PORT_MAX, LocalSettings
+from weir.settings import DEFAULT_LISTEN, DEFAULT_PULSAR_LISTEN, PORT_MAX
 from weir.stack.workers import WORKERS_MAX, run_workers
 
 if TYPE_CHECKING:
@@ -80,8 +80,8 @@ def run(args: argparse.Namespace) -> int:
     settings = settings.model_copy(update={name: value for name, value in given.items() if value})
     common: dict[str, Any] = {
         "kafka": kafka, "listen": args.listen, "metrics": args.metrics, "topics": cluster.topics,
-        "connection": cluster.client, "topics_check_ms": cluster.topics_check_ms,
-        "topics_kept_ms": cluster.topics_kept_ms, "settings": settings, "shared": args.worker,
+        "connection": cluster.client, "topics_kept_ms": cluster.topics_kept_ms, "settings": settings,
+        "shared": args.worker,
     }  # fmt: skip
     if pulsar:
         from enforcer.pulsar.proxy import PulsarProxy, PulsarProxyConfig
@@ -129,5 +129,4 @@ def _run_workers(args: argparse.Namespace, settings: "ProxySettings") -> int:
         args.workers, words, args.listen, teller("weir proxy"),
         metrics=args.metrics, proxy_id=args.id or settings.id or None, ready_file=args.ready_file,
         stop_s=settings.stop_timeout_ms / 1000,
-        restarts_max=read_settings(LocalSettings, "local", args.settings).restarts_max,
     )  # fmt: skip

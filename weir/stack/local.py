@@ -197,7 +197,7 @@ class Stack:
             self._run(pulsar)
 
     def _run(self, server: LocalServer) -> None:
-        broker = Broker(server, start_s=_START_S, restarts_max=self._settings["local"].restarts_max)
+        broker = Broker(server, start_s=_START_S)
         self._say(f"starting {broker.name} in {server.data_dir} ...")
         self.parts.append(broker)
         broker.start()
@@ -288,7 +288,6 @@ class Stack:
             log=self._data / "logs" / f"{name}.log",
             run_dir=self._data / "run",
             start_s=_START_S,
-            restarts_max=self._settings["local"].restarts_max,
         )
 
     @property

@@ -14,6 +14,8 @@ from weir.foreground import AWAY
 from weir.stack.process import Child, wait_until_gone
 from weir.stack.server import LocalServer
 
+RESTARTS_MAX = 10
+"""Of one part in a row; see STEADY_S."""
 BACKOFF_S, BACKOFF_MAX_S = 1.0, 30.0
 # A part that ran this long has recovered: its next failure is a new story.
 STEADY_S = 300.0
@@ -42,7 +44,6 @@ class Part:
         run_dir: folder for its ready file.
         start_s: how long it may say nothing until it is ready. One that says something lives, and would begin
             anew: the job waits for Kafka, too, within limits of its own.
-        restarts_max: see LocalSettings.
         program: what python runs.
         alone: it is ready also while the job is away, and once more when that is there.
         now: monotonic seconds; given by tests.
@@ -60,7 +61,6 @@ class Part:
         log: Path | None,
         run_dir: Path,
         start_s: float,
-        restarts_max: int,
         program: Sequence[str] = ("-m", "weir"),
         alone: bool = False,
         now: Callable[[], float] = time.monotonic,
@@ -71,7 +71,7 @@ class Part:
         words = [command or name, *args, "--ready-file", str(self._ready_file)]
         argv = [sys.executable, *program, *words]
         self.child = Child(name, argv, log=log, env={"PYTHONUNBUFFERED": "1"})
-        self._start_s, self._restarts_max = start_s, restarts_max
+        self._start_s = start_s
         self._alone = alone
         self._now = now
         self._started = 0.0
@@ -119,10 +119,9 @@ class Part:
         self.kill()
         self.ready = None
         self._failures += 1
-        if self._failures > self._restarts_max:
+        if self._failures > RESTARTS_MAX:
             return None
-        # No double holds 2 to the 1,024th.
-        pause = min(BACKOFF_MAX_S, BACKOFF_S * 2.0 ** min(self._failures - 1, 100))
+        pause = min(BACKOFF_MAX_S, BACKOFF_S * 2.0 ** (self._failures - 1))
         self._restart_at = self._now() + pause
         return pause
 
@@ -174,11 +173,8 @@ class Broker(Part):
 
     _unit = "s"
 
-    def __init__(self, server: LocalServer, *, start_s: float, restarts_max: int) -> None:
-        name = server.name.lower()
-        super().__init__(
-            name, (), log=None, run_dir=server.data_dir, start_s=start_s, restarts_max=restarts_max
-        )
+    def __init__(self, server: LocalServer, *, start_s: float) -> None:
+        super().__init__(server.name.lower(), (), log=None, run_dir=server.data_dir, start_s=start_s)
         self._server = server
 
     def _begin(self) -> None:

@@ -26,7 +26,6 @@ _STOP_MORE_S: Final = 4.0
 def run_workers(
     count: int, words: Sequence[str], listen: tuple[str, int], say: Callable[[str], None], *,
     metrics: tuple[str, int] | None, proxy_id: str | None, ready_file: Path | None, stop_s: float,
-    restarts_max: int,
 ) -> int:  # fmt: skip
     """Run so many, with these words, until SIGINT or SIGTERM; a second signal kills them.
 
@@ -57,7 +56,7 @@ def run_workers(
             # It is ready when it has read back what stands, and Kafka may be away: it takes what it takes.
             parts.append(Part(
                 f"worker {place + 1}", own, command="proxy", log=None, run_dir=Path(folder), start_s=inf,
-                restarts_max=restarts_max, alone=True,
+                alone=True,
             ))  # fmt: skip
         try:
             for part in parts:

@@ -20,6 +20,8 @@ from streaming.policy.validation import ClosedMapping, Form, expected, sorted_pr
 from streaming.policy.yaml.lines import read_yaml
 
 logger = logging.getLogger("weir.admin")
+VARIABLE: Final = "WEIR_ADMIN_TOKENS"
+"""What of the environment may hold tokens."""
 
 
 class Role(StrEnum):
@@ -188,11 +190,11 @@ def grants_of_text(text: str, source: str) -> list[Grant]:
     return grants
 
 
-def tokens_of(file: str, variable: str, environment: Mapping[str, str]) -> Tokens:
-    """Tokens of a file and of an environment variable together; either may be absent.
+def tokens_of(file: str, environment: Mapping[str, str]) -> Tokens:
+    """Tokens of a file and of VARIABLE together; either may be absent.
 
     Raises:
         ConfigError: one of them is wrong, or there but without a token.
     """
-    given = variable and variable in environment
-    return Tokens(grants_of_text(environment[variable], f"${variable}") if given else (), file)
+    given = environment.get(VARIABLE)
+    return Tokens(() if given is None else grants_of_text(given, f"${VARIABLE}"), file)

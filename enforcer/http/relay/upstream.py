@@ -38,6 +38,11 @@ _PORTS: Final = {"http": 80, "https": 443}
 CONNECTIONS_MAX: Final = 100
 """Connections to the upstream; further requests wait as long as for a connection, then 503."""
 _CONNECT_S: Final = 5.0
+ANSWER_MS: Final = 300_000
+"""Limit for the head of an answer, and for each part of its body."""
+_TIMEOUT: Final = {
+    "connect": _CONNECT_S, "pool": _CONNECT_S, "read": ANSWER_MS / 1000, "write": ANSWER_MS / 1000,
+}  # fmt: skip
 """Limit of a connection attempt to the upstream, then 502."""
 _IDLE_S: Final = 5.0
 """Idle connections end well before the upstream would end them."""
@@ -147,7 +152,6 @@ class Upstream:
         home: the upstream's own address.
         allowed: hosts that they may be sent on to, HOST or HOST:PORT with `*`; `home`'s host always; from
             https to https alone.
-        answer_s: limit for the head of an answer, and for each part of its body.
         metrics: counts.
         tls: how https is spoken; None: as the library does.
         transport: instead of the network.
@@ -157,7 +161,6 @@ class Upstream:
         self,
         home: Address,
         allowed: Sequence[str],
-        answer_s: float,
         metrics: HttpMetrics,
         tls: ssl.SSLContext | None = None,
         transport: httpx2.AsyncBaseTransport | None = None,
@@ -174,7 +177,6 @@ class Upstream:
         self._transport = transport or httpx2.AsyncHTTPTransport(
             verify=tls or True, limits=limits, trust_env=False
         )
-        self._timeout = {"connect": _CONNECT_S, "pool": _CONNECT_S, "read": answer_s, "write": answer_s}
 
     async def send(self, request: ApiRequest) -> Reply:
         """The answer of the server that answers itself, to a target without the upstream's base.
@@ -227,7 +229,7 @@ class Upstream:
             httpx2.URL(f"{address.scheme}://{address.authority}/"),
             headers=[(b"host", address.authority.encode()), *request.headers],
             content=request.content or None,
-            extensions={"timeout": self._timeout, "target": request.target},
+            extensions={"timeout": _TIMEOUT, "target": request.target},
         )
         return await self._transport.handle_async_request(made)
 

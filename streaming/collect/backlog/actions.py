@@ -13,7 +13,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any, Final
 
-from streaming.collect.backlog.cluster import CannotEvict, CollectorRun, Eviction, now_ms
+from streaming.collect.backlog.cluster import ORDER_MS, CannotEvict, CollectorRun, Eviction, now_ms
 from streaming.collect.backlog.open_orders import OpenOrders, decision_of
 from streaming.collect.backlog.plans import Plan, ReportNames, plan_of
 from streaming.contract.backlog.actions import BEGUN, DONE, FAILED, BacklogAction
@@ -56,7 +56,6 @@ class Actions:
     def __init__(self, run: CollectorRun, sent: ReportNames, unsettled: OpenOrders) -> None:
         self._run, self._sent, self._unsettled = run, sent, unsettled
         self._cluster, self._metrics, self._policies = run.cluster, run.metrics, run.policies
-        self._limit_ms = run.settings.order_timeout_ms
         self._newest: dict[str, int] = {}
         self._waiting: dict[str, Plan] = {}
         self._busy: dict[str, asyncio.Task[None]] = {}
@@ -260,8 +259,7 @@ class Actions:
         reason = self._reason(error)
         logger.warning(
             "%s: it is not known yet whether something was evicted from %s: %s; looked at again in %d ms",
-            printable(begun[0].topic), printable(begun[0].subscription), printable(reason),
-            self._limit_ms,
+            printable(begun[0].topic), printable(begun[0].subscription), printable(reason), ORDER_MS,
         )  # fmt: skip
         full = [one for one in begun if not self._unsettled.hold(replace(one, ts=now_ms(), reason=reason))]
         if full:
@@ -270,7 +268,7 @@ class Actions:
         return _HELD
 
     def _reason(self, error: Exception) -> str:
-        return str(error) or f"no answer within {self._limit_ms} ms"
+        return str(error) or f"no answer within {ORDER_MS} ms"
 
     async def _failed(self, actions: Sequence[BacklogAction], error: Exception) -> str:
         reason = self._reason(error)
@@ -299,7 +297,7 @@ class Actions:
 
     async def _limited(self, asked: Coroutine[Any, Any, Any]) -> Any:
         """What is asked of the cluster, within the limit."""
-        async with asyncio.timeout(self._limit_ms / 1000):
+        async with asyncio.timeout(ORDER_MS / 1000):
             return await asked
 
 

@@ -10,13 +10,14 @@ from dataclasses import dataclass, field
 from typing import Any, Final, Protocol
 
 from streaming.collect.backlog.metrics import BacklogMetrics
-from streaming.collect.settings import BacklogSettings
 from streaming.contract.backlog.actions import BacklogAction, Position
 from streaming.contract.backlog.decisions import EvictionPlan
 from streaming.contract.broker_events import Backlog, Ledger, Subscription
 from streaming.contract.errors import WeirError
 from streaming.policy.policy_set import PolicySet
 
+ORDER_MS: Final = 15_000
+"""Limit of each step of an eviction; what was begun or left without an answer so long ago is settled."""
 _LOST: Final = ("subscription", "how", "since", "upto", "messages", "bytes")
 
 
@@ -155,5 +156,4 @@ class CollectorRun:
     name: str
     policies: Callable[[], PolicySet]
     log: Callable[[BacklogAction], Awaitable[None]]
-    settings: BacklogSettings
     metrics: BacklogMetrics

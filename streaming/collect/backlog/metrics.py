@@ -19,6 +19,8 @@ _SECONDS: Final = (0.005, 0.02, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0,
 _NAMESPACE: Final = "cluster namespace"
 _TOPIC: Final = "cluster namespace topic"
 _USED: Final = "weir_backlog_quota_used_ratio"
+TOPICS_MAX: Final = 5_000
+"""Topics that are shown; the others are counted."""
 GONE_AFTER: Final = 3
 """Checks in a row that do not report a topic, after which it is gone although topics could not be read."""
 
@@ -48,7 +50,6 @@ class BacklogMetrics(MetricTable):
     Attributes:
         cluster: its label.
         known: topics, by name.
-        topics_max: of these so many are shown.
         by_namespace: how often something was evicted of a namespace's topics, by type of quota.
 
     Args:
@@ -74,15 +75,13 @@ class BacklogMetrics(MetricTable):
     unsaid_dropped = counter("Ends of actions")
     publish_times_missed = counter("Wanted and not read")
     topics = read_gauge("Of the last check")
-    topics_not_shown = read_gauge("Beyond metrics_topics_max")
+    topics_not_shown = read_gauge("Beyond what is shown")
     all_evictions = read_counter(
         "Carried out", "cluster quota_type", name="pulsar_broker_storage_backlog_quota_exceeded_evictions"
     )
 
-    def __init__(
-        self, registry: CollectorRegistry, cluster: str, *, topic_metrics: bool, topics_max: int
-    ) -> None:
-        self.cluster, self.topics_max = cluster, topics_max
+    def __init__(self, registry: CollectorRegistry, cluster: str, *, topic_metrics: bool) -> None:
+        self.cluster = cluster
         self.known: dict[str, _Topic] = {}
         self.by_namespace: dict[tuple[str, str], int] = {}
         self._evictions = dict.fromkeys(QUOTA_TYPES, 0)
@@ -133,7 +132,7 @@ class BacklogMetrics(MetricTable):
             yield self.all_evictions, [self.cluster, quota_type], count
         known = len(self.known)
         yield self.topics, (), known
-        yield self.topics_not_shown, (), max(0, known - self.topics_max) if self._by_topic else 0
+        yield self.topics_not_shown, (), max(0, known - TOPICS_MAX) if self._by_topic else 0
 
 
 class _Backlogs(MetricTable):
@@ -159,7 +158,7 @@ class TopicBacklogs(_Backlogs):
     def read_samples(self) -> Iterator[Sample]:
         """See there."""
         # A copy: the page is made in a thread of its own.
-        for name, topic in islice(dict(self._metrics.known).items(), self._metrics.topics_max):
+        for name, topic in islice(dict(self._metrics.known).items(), TOPICS_MAX):
             place = [self._metrics.cluster, topic.namespace, name]
             for quota_type in QUOTA_TYPES:
                 count = topic.evictions.get(quota_type, 0)

@@ -15,7 +15,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Final
 
-from streaming.collect.backlog.cluster import CollectorRun, now_ms
+from streaming.collect.backlog.cluster import ORDER_MS, CollectorRun, now_ms
 from streaming.contract.backlog.actions import BEGUN, DONE, ENDED, FAILED, BacklogAction
 from streaming.contract.errors import WeirError
 from streaming.contract.printable import printable
@@ -60,7 +60,6 @@ class OpenOrders:
 
     def __init__(self, run: CollectorRun, known: Callable[[], bool]) -> None:
         self._run, self._name, self._metrics = run, run.name, run.metrics
-        self._limit_ms = run.settings.order_timeout_ms
         self._known = known
         self._begun: dict[str, BacklogAction] = {}
         self._topics: Counter[str] = Counter()
@@ -100,14 +99,14 @@ class OpenOrders:
         """
         if not self._known():
             return
-        latest = now_ms() - self._limit_ms
+        latest = now_ms() - ORDER_MS
         due: dict[str, list[BacklogAction]] = {}
         for action in self._begun.values():
             if action.ts <= latest and (action.id in self._stuck) == stuck:
                 due.setdefault(action.topic, []).append(action)
         for topic, actions in due.items():
             try:
-                async with asyncio.timeout(self._limit_ms / 1000):
+                async with asyncio.timeout(ORDER_MS / 1000):
                     await self._settle(topic, actions)
             except (WeirError, TimeoutError) as error:
                 await self._stay(topic, actions, str(error) or "no answer")

@@ -22,12 +22,13 @@ from streaming.collect.kafka.partitions import (
     places,
 )
 from streaming.collect.kafka.publish_times import PublishTimes, Spot
-from streaming.collect.settings import KafkaBacklogSettings
 from streaming.contract.broker_events import Backlog, Subscription
 from streaming.contract.errors import WeirError
 from streaming.contract.namespaces import Namespaces
 from streaming.contract.topics import Cluster
 
+LOOK_S: Final = 30.0
+"""Limit of reading the whole cluster; what is not read by then is left out."""
 PARTITIONS_MAX: Final = 100_000
 """Partitions whose stretches are kept; others are counted as unread."""
 STRETCHES_MAX: Final = 63
@@ -68,12 +69,10 @@ class KafkaCluster:
 
     Args:
         cluster: with Weir's own topics, which are left out.
-        settings: section `collect_kafka`.
         namespaces: which topic a Kafka name means.
     """
 
-    def __init__(self, cluster: Cluster, settings: KafkaBacklogSettings, namespaces: Namespaces) -> None:
-        self._look_s = settings.look_timeout_ms / 1000
+    def __init__(self, cluster: Cluster, namespaces: Namespaces) -> None:
         self._namespaces = namespaces
         self._own_prefix = cluster.topics.prefix
         self._connection = Connection(cluster)
@@ -88,7 +87,7 @@ class KafkaCluster:
     async def look(self, wants: RoundQuestion) -> RoundResult:
         """Read all topics (see BacklogCluster)."""
         try:
-            with self._connection.within(self._look_s):
+            with self._connection.within(LOOK_S):
                 return await self._look(wants)
         except Unanswered:
             # Whatever state the connections are in, the next check starts from fresh ones.

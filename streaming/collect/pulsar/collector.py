@@ -102,7 +102,7 @@ class Collector:
         self._policies, self._report = policies, report
         self._name, self._push, self._metrics = name, push, metrics
         self._shares = Shares()
-        self._differences = Differences(settings.topics_max)
+        self._differences = Differences()
         self._planner = Planner()
         self._told: dict[str, set[str]] = {}
         self._brokers: set[str] = set()

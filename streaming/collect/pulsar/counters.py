@@ -9,6 +9,8 @@ Counts = tuple[int, int, int, int]
 NOTHING: Final[Counts] = (0, 0, 0, 0)
 GONE_MS: Final = 3_600_000
 """A broker that has not answered for so long is forgotten: it may have got another name."""
+PLACES_MAX: Final = 100_000
+"""Topics and subscriptions whose counters are kept; others are counted."""
 Shows = Callable[[str], bool]
 """Whether a reading would show a topic that is there."""
 
@@ -60,19 +62,15 @@ class Differences:
     count from 0. What passed between the last reading and such a start is not seen. Any other counter that
     was not known before holds a past that nobody read, and begins with its first reading.
 
-    >>> seen, here = Differences(9), Place("b", "persistent://a/b/t")
+    >>> seen, here = Differences(), Place("b", "persistent://a/b/t")
     >>> for at_ms, count in ((0, 500), (1000, 530), (2000, 7)):
     ...     passed = seen.take(at_ms, ["b"], {here: (count, 0, 0, 0)})
     ...     passed.counts.get(here)
     (30, 0, 0, 0)
     (7, 0, 0, 0)
-
-    Args:
-        places_max: how many are kept.
     """
 
-    def __init__(self, places_max: int) -> None:
-        self._places_max = places_max
+    def __init__(self) -> None:
         self._last: dict[Place, tuple[int, Counts]] = {}
         self._read_ms: dict[str, int] = {}
         # By broker: of which topics its last reading would have shown counters.
@@ -99,7 +97,7 @@ class Differences:
             for place in before
             if place not in counters and not (place.broker in answered and shows(place.topic))
         ]
-        kept, beyond = places[: self._places_max], places[self._places_max :]
+        kept, beyond = places[:PLACES_MAX], places[PLACES_MAX:]
         periods = {broker: max(1, at_ms - self._read_ms[broker]) for broker in answered & set(self._read_ms)}
         result: dict[Place, Counts] = {}
         restarted = 0

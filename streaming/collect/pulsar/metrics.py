@@ -17,7 +17,7 @@ class CollectMetrics(MetricTable):
     request_seconds = histogram("Of a REST call", _SECONDS, "method")
     brokers = gauge("Brokers that answered")
     places = gauge("Counters kept")
-    unknown_places = counter("Beyond topics_max")
+    unknown_places = counter("Beyond those kept")
     counter_restarts = counter("Went back")
     reports = counter("group_usage", "result", "written failed")
     pushes = counter("Limits", "kind result")

@@ -24,12 +24,13 @@ from streaming.collect.pulsar_backlog.readings import (
     earliest,
     when,
 )
-from streaming.collect.settings import PulsarCollectSettings
 from streaming.contract.backlog.actions import Position
 from streaming.contract.broker_events import Backlog, Ledger, Subscription
 from streaming.contract.errors import WeirError
 from streaming.contract.names import NAMESPACE
 
+TOPICS_MAX: Final = 100_000
+"""Topics that are read; others are counted as unread."""
 REQUESTS_AT_ONCE: Final = 8
 """REST calls under way at a time."""
 _EARLIEST: Final = "?getEarliestTimeInBacklog=true"
@@ -155,8 +156,8 @@ class Listing:
 class PulsarBacklogs:
     """A BacklogCluster: all topics but Pulsar's own."""
 
-    def __init__(self, rest: Rest, settings: PulsarCollectSettings) -> None:
-        self._rest, self._topics_max = rest, settings.topics_max
+    def __init__(self, rest: Rest) -> None:
+        self._rest = rest
         evictor = Evictor(rest)
         self.prepare, self.carry_out = evictor.prepare, evictor.carry_out
         self._listing = Listing(rest)
@@ -169,12 +170,12 @@ class PulsarBacklogs:
         # Who is asked sends on to the one that has the topic.
         self._rest.trust_brokers(await self._rest.names("/admin/v2/brokers"))
         listed = await self._listing.list(looked)
-        topics, beyond = listed[: self._topics_max], len(listed) - self._topics_max
+        topics, beyond = listed[:TOPICS_MAX], len(listed) - TOPICS_MAX
         if beyond > 0:
-            looked.failures.append(f"{beyond} topics beyond collect_pulsar.topics_max are not read")
+            looked.failures.append(f"{len(listed)} topics; {TOPICS_MAX} are read")
             looked.unread += beyond
         # Of topics that are only unread now, what was seen of them stays known.
-        kept = self._listing.known[: self._topics_max]
+        kept = self._listing.known[:TOPICS_MAX]
         self._memories = {topic: self._memories.get(topic) or _Memory() for topic in (*kept, *topics)}
         await self._read_all(topics, wants, looked)
         return looked

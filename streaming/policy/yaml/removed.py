@@ -2,6 +2,8 @@
 
 from typing import Final
 
+GONE_SECTIONS: Final = ("collect_kafka",)
+"""Those of which nothing is left."""
 GONE: Final = {
     "job": """
         trigger_interval_ms fetch_max_wait_ms segment_timeout_s restart_timeout_s pack_min
@@ -23,24 +25,25 @@ GONE: Final = {
         publish_queue_total_bytes held_message_bytes_total known_topic_ms known_topics_max""",
     "admin": """
         changes_max body_max_bytes body_timeout_ms requests_max idle_timeout_s usage_rows_max
-        dispatch_rows_max backlog_rows_max stop_timeout_s header_timeout_ms request_timeout_ms""",
+        dispatch_rows_max backlog_rows_max stop_timeout_s header_timeout_ms request_timeout_ms
+        tokens_env change_timeout_ms connections_max""",
     "http": """
         redirects_max replay_body_bytes counted_body_bytes read_answer_bytes body_timeout_ms
-        credential_ms credentials_max replay_memory_bytes connect_timeout_ms connections_max""",
+        credential_ms credentials_max replay_memory_bytes connect_timeout_ms connections_max
+        answer_timeout_ms""",
     "collect": """
-        request_timeout_ms""",
+        request_timeout_ms interval_ms""",
     "backlog": """
         rounds_kept orders_max read_back_ms unsettled_max topics_at_once request_timeout_ms
-        stop_timeout_ms""",
-    "collect_kafka": """
-        requests_at_once partitions_per_request answer_max_bytes groups_max ledgers_max
-        first_step_ms first_steps publish_times_ms publish_times_at_once publish_times_buffer_bytes
-        request_timeout_ms offsets_per_request partitions_max""",
+        stop_timeout_ms order_timeout_ms metrics_topics_max""",
     "collect_pulsar": """
         attempts_max requests_at_once answer_max_bytes push_change pushes_max newcomer_fraction
-        idle_rounds eviction_sample request_timeout_ms eviction_wait_ms push_apart_ms""",
+        idle_rounds eviction_sample request_timeout_ms eviction_wait_ms push_apart_ms
+        topics_max""",
+    "kafka": """
+        topics_check_ms""",
     "local": """
-        scrape_timeout_s start_timeout_s stop_timeout_s restart_backoff_s""",
+        scrape_timeout_s start_timeout_s stop_timeout_s restart_backoff_s restarts_max""",
 }
 """Constants now: their names by section."""
 MOVED: Final = {

@@ -12,7 +12,15 @@ from each_kit import each
 from starlette.requests import Request
 
 from enforcer.control.access.auth import admit
-from enforcer.control.access.tokens import Grant, Role, digest_of, grants_of_file, grants_of_text, tokens_of
+from enforcer.control.access.tokens import (
+    VARIABLE,
+    Grant,
+    Role,
+    digest_of,
+    grants_of_file,
+    grants_of_text,
+    tokens_of,
+)
 from enforcer.control.groups import Refusal
 from enforcer.control.metrics import AdminMetrics
 from enforcer.control.settings import AdminSettings
@@ -158,7 +166,7 @@ def test_tokens_come_from_a_file_and_the_environment(tmp_path: Path) -> None:
     file.write_text(
         f"tokens:\n- {{token: secret, role: admin, name: ops}}\n- {{sha256: {digest}, role: reader}}\n"
     )
-    tokens = tokens_of(str(file), "TOKENS", {"TOKENS": "reader:a:b,operator:c"})
+    tokens = tokens_of(str(file), {VARIABLE: "reader:a:b,operator:c"})
     grants = [*tokens.in_force(AdminMetrics().token_reads)]
     # Under their old names, admin and reader, the roles are what they were.
     assert [(grant.name, grant.role) for grant in grants] == [
@@ -167,7 +175,7 @@ def test_tokens_come_from_a_file_and_the_environment(tmp_path: Path) -> None:
     ]
     assert grants[1].digest == digest_of("look")
     assert status(grants, "GET", authorization="Bearer a:b") == "token-6783a31e"
-    assert not tokens_of("", "TOKENS", {})
+    assert not tokens_of("", {})
 
 
 @each(
@@ -233,7 +241,7 @@ def test_a_changed_file_is_read_again(tmp_path: Path) -> None:
     """New tokens are in force for the next request, old ones are refused, other sources stay."""
     file, metrics = tmp_path / "tokens.yaml", AdminMetrics()
     write(file, "tokens: [{token: old, role: operator}]")
-    tokens = tokens_of(str(file), "TOKENS", {"TOKENS": "viewer:fixed"})
+    tokens = tokens_of(str(file), {VARIABLE: "viewer:fixed"})
 
     def asked(token: str) -> int | str:
         grants = [*tokens.in_force(metrics.token_reads)]
@@ -259,7 +267,7 @@ def test_of_a_file_that_is_of_no_use_the_tokens_before_stay(
     """Said once, counted, without a token; as soon as it is of use again it is read."""
     file, metrics = tmp_path / "tokens.yaml", AdminMetrics()
     write(file, "tokens: [{token: secret, role: operator}]")
-    tokens = tokens_of(str(file), "", {})
+    tokens = tokens_of(str(file), {})
     if harm == "gone":
         file.unlink()
     elif harm == "open":
@@ -286,7 +294,7 @@ def test_a_token_that_was_taken_back_ends_when_the_file_can_be_read(
     file, metrics, now = tmp_path / "tokens.yaml", AdminMetrics(), [100.0]
     monkeypatch.setattr("enforcer.core.security.watched.time", SimpleNamespace(monotonic=lambda: now[0]))
     write(file, "tokens: [{token: old, role: operator}]")
-    tokens = tokens_of(str(file), "", {})
+    tokens = tokens_of(str(file), {})
     write(file, "tokens: [{token: new, role: operator}]")
     with monkeypatch.context() as broken:
 
@@ -310,11 +318,11 @@ def test_a_token_is_there_once(tmp_path: Path, caplog: pytest.LogCaptureFixture)
     twice = "tokens: [{token: a, role: viewer, name: one}, {token: a, role: operator, name: two}]"
     write(file, twice)
     with pytest.raises(ConfigError, match="the token of two is that of one again; expected each token once"):
-        tokens_of(str(file), "", {})
+        tokens_of(str(file), {})
     write(file, "tokens: [{token: a, role: viewer, name: one}]")
     with pytest.raises(ConfigError, match="is that of one again"):
-        tokens_of(str(file), "TOKENS", {"TOKENS": "operator:a"})
-    tokens = tokens_of(str(file), "", {})
+        tokens_of(str(file), {VARIABLE: "operator:a"})
+    tokens = tokens_of(str(file), {})
     write(file, twice)
     assert [grant.name for grant in tokens.in_force(metrics.token_reads)] == ["one"]
     assert "is that of one again" in caplog.text and reads(metrics) == (0, 1)

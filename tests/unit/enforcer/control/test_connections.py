@@ -280,7 +280,7 @@ async def test_limits_of_time_of_large_answers() -> None:
     )
 
 
-@pytest.mark.parametrize("limit", ["connections_per_address", "connections_max"])
+@pytest.mark.parametrize(("of_address", "in_all"), [(4, 1_000), (100, 4)])
 @pytest.mark.parametrize(
     "sent",
     [
@@ -290,19 +290,19 @@ async def test_limits_of_time_of_large_answers() -> None:
     ids=["nothing", "half a head", "no body", "takes nothing"],
 )  # fmt: skip
 async def test_who_waits_makes_room_for_who_comes(
-    limit: str, sent: bytes, monkeypatch: pytest.MonkeyPatch
+    of_address: int, in_all: int, sent: bytes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The one that has waited longest first; every newcomer is answered."""
     monkeypatch.setattr(connections, "HEAD_MS", 5_000)
-    async with served(**{limit: 4}, request_ms=5_000) as server:
+    monkeypatch.setattr(connections, "CONNECTIONS_MAX", in_all)
+    async with served(connections_per_address=of_address, request_ms=5_000) as server:
         first = await server.connect(sent)
         await asyncio.sleep(0.05)
         for _ in range(20):
             await server.connect(sent)
             assert await answered(await server.connect(HEAD))
         assert await end_of(first) < 0.5
-        assert server.ended("displaced") >= 30
-        assert server.open <= 4
+        assert server.ended("displaced") >= 30 and server.open <= 4
 
 
 async def test_addresses_that_a_load_balancer_tells_are_the_clients() -> None:

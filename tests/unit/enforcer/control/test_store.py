@@ -7,7 +7,6 @@ import pytest
 
 from enforcer.control.groups import Changes, Entries, Unavailable
 from enforcer.control.metrics import AdminMetrics
-from enforcer.control.settings import AdminSettings
 from enforcer.control.store import PolicyStore, updates_of
 from streaming.contract.topics import Cluster
 from streaming.kafka_io.policy_topic import PolicyLog, Update
@@ -18,10 +17,9 @@ def nothing(_entries: Entries) -> Changes:
     raise AssertionError
 
 
-def store(**settings: int) -> PolicyStore:
+def store() -> PolicyStore:
     """A store that reads nothing."""
-    limits = AdminSettings(**settings)
-    return PolicyStore(Cluster("127.0.0.1:1"), settings=limits, metrics=AdminMetrics())
+    return PolicyStore(Cluster("127.0.0.1:1"), metrics=AdminMetrics())
 
 
 async def test_before_the_policies_are_read_nothing_is_answered() -> None:
@@ -38,7 +36,8 @@ async def test_changes_wait_for_their_turn_within_a_limit_and_not_too_many(
 ) -> None:
     """The one beyond CHANGES_MAX is refused at once, the others when their time is over."""
     monkeypatch.setattr("enforcer.control.store.CHANGES_MAX", 2)
-    busy = store(change_timeout_ms=100)
+    monkeypatch.setattr("enforcer.control.store.CHANGE_S", 0.1)
+    busy = store()
     busy.tail.caught_up.set()
     await busy._one_at_a_time.acquire()
     waiting = [asyncio.create_task(busy.change(nothing, "ops", "")) for _ in range(2)]

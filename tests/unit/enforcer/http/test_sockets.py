@@ -33,6 +33,8 @@ class Upstream:
         self.heads.append(dict(request.headers))
         self.clients.add(scope["client"])
         response = Response(await request.body(), headers={"x-method": request.method})
+        if request.url.path == "/late":
+            await asyncio.sleep(0.3)
         if (status := request.url.path[1:]) in ("204", "304", "307"):
             response = Response(status_code=int(status), headers={"location": "/x"})
         if request.url.path == "/much":
@@ -101,6 +103,15 @@ async def test_answers_without_a_body_leave_their_connection_to_the_next() -> No
         for request in (b"GET /204", b"GET /304", b"HEAD /x", b"GET /307", b"GET /x"):
             await ask(port, request + b" HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n")
         assert len(upstream.heads) == 6 and len(upstream.clients) == 1
+
+
+async def test_an_answer_that_is_late(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Is not waited for any longer."""
+    monkeypatch.setattr("enforcer.http.relay.upstream._TIMEOUT", {"read": 0.1})
+    async with between() as (port, _):
+        for path, status in ((b"/late", b"504"), (b"/x", b"200")):
+            answer = await ask(port, b"GET " + path + b" HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n")
+            assert answer.startswith(b"HTTP/1.1 " + status)
 
 
 async def test_an_upstream_by_tls(tmp_path: Path) -> None:

@@ -91,7 +91,7 @@ def test_another_one_has_taken_over(world: World) -> None:
 
 
 TAKEN = TakenOver("another collector has taken over", "lease")
-CLUSTER = Cluster(bootstrap="b:1", topics=Topics(), client={}, topics_check_ms=1_000)
+CLUSTER = Cluster(bootstrap="b:1", topics=Topics(), client={})
 
 
 class Other:

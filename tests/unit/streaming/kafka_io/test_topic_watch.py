@@ -33,7 +33,7 @@ class Watched:
 
         patch.setattr(topic_watch, "look", look)
         self.watch = TopicWatch(
-            Cluster("127.0.0.1:1", topics_check_ms=100),
+            Cluster("127.0.0.1:1"),
             metrics=TopicMetrics(self.registry, "job"), logger=logging.getLogger("tests.topics"),
             ids={"weir.requests": "old"}, on_replaced=self.told.append,
         )  # fmt: skip

@@ -135,6 +135,12 @@ def test_a_setting_that_is_gone_says_what_became_of_it(tmp_path: Path) -> None:
         assert not {*keys} & cls.model_fields.keys()
 
 
+def test_a_section_of_which_nothing_is_left_says_so(file: Path) -> None:
+    """To every part, whatever stands in it."""
+    for text in ("collect_kafka:\n", "collect_kafka: {look_timeout_ms: 5, first_steps: 2}\n"):
+        assert problems(file, text) == ["1: collect_kafka: held what are constants now; leave it out"]
+
+
 def test_all_mistakes_are_named_in_file_order(file: Path) -> None:
     """Of this section, and sections that do not exist; other sections are read by others."""
     assert problems(file, "jobs: {}\njob:\n  count: 0\n  count: 1\n  mode: x\nproxy: {no: 1}\n") == [

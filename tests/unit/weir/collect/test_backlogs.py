@@ -12,7 +12,7 @@ from streaming.contract.topics import Cluster, Topics
 from weir.collect import backlogs as module
 from weir.collect.backlogs import BacklogPart
 
-CLUSTER = Cluster(bootstrap="b:1", topics=Topics(), client={}, topics_check_ms=1_000)
+CLUSTER = Cluster(bootstrap="b:1", topics=Topics(), client={})
 
 
 class TwiceTaken:

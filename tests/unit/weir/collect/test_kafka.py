@@ -10,7 +10,6 @@ from streaming.contract.errors import WeirError
 from streaming.contract.topics import Cluster
 from streaming.kafka_io.policy_topic import PolicyReader
 from weir.collect import kafka as module
-from weir.settings import CollectSettings
 
 
 async def test_a_round_of_quotas_that_fails_ends_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -25,8 +24,8 @@ async def test_a_round_of_quotas_that_fails_ends_nothing(monkeypatch: pytest.Mon
 
     monkeypatch.setattr(module, "collect_once", collect)
     monkeypatch.setattr(module, "watch_for", lambda *_: SimpleNamespace(look=lambda: True))
-    settings = CollectSettings(interval_ms=100)
-    rounds = asyncio.create_task(module._quotas(Cluster("x:1"), settings, done.set, once=False))
+    monkeypatch.setattr(module, "ROUND_S", 0.1)
+    rounds = asyncio.create_task(module._quotas(Cluster("x:1"), done.set, once=False))
     ended = asyncio.create_task(done.wait())
     await asyncio.wait((rounds, ended), timeout=5, return_when=asyncio.FIRST_COMPLETED)
     assert done.is_set() and not rounds.done()
@@ -35,7 +34,7 @@ async def test_a_round_of_quotas_that_fails_ends_nothing(monkeypatch: pytest.Mon
     for failure in failures:
         failing.append(failure)
         with pytest.raises(type(failure)):
-            await module._quotas(Cluster("x:1"), settings, done.set, once=True)
+            await module._quotas(Cluster("x:1"), done.set, once=True)
 
 
 async def test_policies_are_read_on_until_their_topic_is_made_again(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -56,7 +55,8 @@ async def test_policies_are_read_on_until_their_topic_is_made_again(monkeypatch:
 
     monkeypatch.setattr(module, "collect_once", collect)
     monkeypatch.setattr(module, "watch_for", watch_for)
+    monkeypatch.setattr(module, "ROUND_S", 0.1)
     with pytest.raises(EOFError):
-        await module._quotas(Cluster("x:1"), CollectSettings(interval_ms=100), done, once=False)
+        await module._quotas(Cluster("x:1"), done, once=False)
     first, second, third, fourth = readers
     assert first is second is not third is fourth

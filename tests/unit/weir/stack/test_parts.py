@@ -9,7 +9,7 @@ import pytest
 
 from streaming.contract.errors import WeirError
 from weir.foreground import AWAY, HERE, StopSignal, write_ready_file
-from weir.stack.parts import BACKOFF_MAX_S, STEADY_S, Broker, Change, Part, look_after
+from weir.stack.parts import BACKOFF_MAX_S, RESTARTS_MAX, STEADY_S, Broker, Change, Part, look_after
 from weir.stack.process import Child, running, wait_until_gone
 from weir.stack.scrape import joined
 from weir.stack.server import LocalServer
@@ -34,10 +34,11 @@ def clock() -> Clock:
 
 
 @pytest.fixture
-def part(tmp_path: Path, clock: Clock) -> Iterator[Part]:
-    """A part whose process only sleeps."""
+def part(tmp_path: Path, clock: Clock, monkeypatch: pytest.MonkeyPatch) -> Iterator[Part]:
+    """A part whose process only sleeps; it may fail three times."""
+    monkeypatch.setattr("weir.stack.parts.RESTARTS_MAX", 3)
     log = tmp_path / "job.log"
-    made = Part("job", [], log=log, run_dir=tmp_path, start_s=START_S, restarts_max=3, now=clock)
+    made = Part("job", [], log=log, run_dir=tmp_path, start_s=START_S, now=clock)
     made.child = Child("job", [sys.executable, "-c", "import time; time.sleep(60)"], log=log)
     yield made
     made.kill()
@@ -58,9 +59,7 @@ def test_part_is_ready_once_its_file_is_there(part: Part, tmp_path: Path) -> Non
 def test_a_proxy_that_serves_without_the_job(tmp_path: Path, clock: Clock, alone: bool) -> None:
     """The stack waits for the job to decide, however long; workers are ready, and once more then."""
     file = tmp_path / "proxy.json"
-    part = Part(
-        "proxy", [], log=None, run_dir=tmp_path, start_s=START_S, restarts_max=3, alone=alone, now=clock
-    )
+    part = Part("proxy", [], log=None, run_dir=tmp_path, start_s=START_S, alone=alone, now=clock)
     part.child = Child("proxy", [sys.executable, "-c", "import time; time.sleep(60)"], log=None)
     part.start()
     try:
@@ -156,9 +155,10 @@ def test_one_that_ends_is_started_again_as_often_as_may_be(part: Part, clock: Cl
 
 
 def test_pause_before_a_restart_has_a_bound(tmp_path: Path, clock: Clock) -> None:
-    """However often it fails: the 1,025th time in a row all other parts ended with it, in a traceback."""
-    part = Part("job", [], log=tmp_path / "log", run_dir=tmp_path, start_s=1.0, restarts_max=2_000, now=clock)
-    assert max(part.plan_restart() or 0.0 for _ in range(1_500)) == BACKOFF_MAX_S
+    """However often it fails, and it fails so often only."""
+    part = Part("job", [], log=tmp_path / "log", run_dir=tmp_path, start_s=1.0, now=clock)
+    assert max(part.plan_restart() or 0.0 for _ in range(RESTARTS_MAX)) == BACKOFF_MAX_S
+    assert part.plan_restart() is None
 
 
 class Sleeping(LocalServer):
@@ -178,10 +178,13 @@ class Sleeping(LocalServer):
         return "" if self.answers else "it does not answer"
 
 
-def test_a_broker_is_started_again_as_any_part(tmp_path: Path, clock: Clock) -> None:
+def test_a_broker_is_started_again_as_any_part(
+    tmp_path: Path, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """It was at once and for ever, while nobody looked after others; one start that failed ended all."""
+    monkeypatch.setattr("weir.stack.parts.RESTARTS_MAX", 2)
     server, said = Sleeping(tmp_path), list[str]()
-    broker = Broker(server, start_s=START_S, restarts_max=2)
+    broker = Broker(server, start_s=START_S)
     broker._now = clock
     broker.start()
     server.answers = True
@@ -273,7 +276,7 @@ def test_a_part_may_be_another_ones_command(tmp_path: Path) -> None:
     """Two proxies are two parts."""
     made = Part(
         "pulsar_proxy", ["--help"], command="proxy", log=tmp_path / "pulsar_proxy.log", run_dir=tmp_path,
-        start_s=START_S, restarts_max=3,
+        start_s=START_S,
     )  # fmt: skip
     made.start()
     assert made.child.wait(30)

@@ -49,6 +49,6 @@ def test_a_second_signal_kills_them_and_leaves_no_folder(
     with pytest.raises(SystemExit) as ended:
         workers.run_workers(
             2, [], ("127.0.0.1", 0), lambda _: None,
-            metrics=None, proxy_id="p", ready_file=None, stop_s=1, restarts_max=1,
+            metrics=None, proxy_id="p", ready_file=None, stop_s=1,
         )  # fmt: skip
     assert ended.value.code == 1 and all(one.kills for one in made) and not [*tmp_path.iterdir()]

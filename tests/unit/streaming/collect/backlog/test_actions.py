@@ -17,6 +17,7 @@ from collector_kit import (
     FakeCluster,
     decided,
     many,
+    orders_last,
     policies,
     report,
     rig,
@@ -151,9 +152,12 @@ async def test_what_is_refused_fails_and_counts_as_nothing_evicted() -> None:
     assert desk.steps()[-1] == ("slow", "done")
 
 
-async def test_a_cluster_that_does_not_answer_and_a_defect_end_nothing() -> None:
+async def test_a_cluster_that_does_not_answer_and_a_defect_end_nothing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    orders_last(monkeypatch, 100)
     cluster = FakeCluster(slow=-1)
-    desk = Desk(cluster, order_timeout_ms=100)
+    desk = Desk(cluster)
     cluster.before["carry_out"] = lambda: asyncio.sleep(60)
     await desk.round()
     await asyncio.sleep(0.11)
@@ -297,11 +301,14 @@ async def test_where_it_is_not_known_the_position_tells(error: Exception) -> Non
 
 @pytest.mark.parametrize("later", [True, False])
 @pytest.mark.parametrize("error", [NotKnown("no answer"), WeirError("no answer"), KeyError("defect")])
-async def test_what_a_broker_may_still_carry_out_is_settled_later(error: Exception, later: bool) -> None:
+async def test_what_a_broker_may_still_carry_out_is_settled_later(
+    error: Exception, later: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Its topic is left alone until then; what comes late is counted, and once."""
+    orders_last(monkeypatch, 100)
     cluster = FakeCluster(slow=-1)
     cluster.refused.append(error)
-    desk = Desk(cluster, order_timeout_ms=100)
+    desk = Desk(cluster)
     await desk.round()
     assert desk.steps() == [("slow", "begun")]
     assert desk.value("weir_backlog_unsettled_evictions") == 1

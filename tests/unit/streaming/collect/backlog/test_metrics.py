@@ -12,11 +12,9 @@ SIZE_NAME, AGE_NAME = "pulsar_storage_backlog_size", "pulsar_storage_backlog_age
 EVICTIONS = "pulsar_storage_backlog_quota_exceeded_evictions_total"
 
 
-def metrics_of(
-    *, topic_metrics: bool = True, topics_max: int = 10
-) -> tuple[BacklogMetrics, CollectorRegistry]:
+def metrics_of(*, topic_metrics: bool = True) -> tuple[BacklogMetrics, CollectorRegistry]:
     registry = CollectorRegistry()
-    return BacklogMetrics(registry, "c1", topic_metrics=topic_metrics, topics_max=topics_max), registry
+    return BacklogMetrics(registry, "c1", topic_metrics=topic_metrics), registry
 
 
 def tell(metrics: BacklogMetrics, *topics: str) -> None:
@@ -99,8 +97,9 @@ def test_a_namespace_without_topics_is_forgotten() -> None:
     assert set(metrics.by_namespace) == {("acme/orders", "size")}
 
 
-def test_no_more_topics_are_shown_than_is_set() -> None:
-    metrics, registry = metrics_of(topics_max=1)
+def test_no_more_topics_are_shown_than_there_may_be(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("streaming.collect.backlog.metrics.TOPICS_MAX", 1)
+    metrics, registry = metrics_of()
     tell(metrics, TOPIC, OTHER)
     assert registry.get_sample_value("weir_backlog_topics_not_shown") == 1
     assert sum(line.startswith(SIZE_NAME) for line in generate_latest(registry).decode().splitlines()) == 1

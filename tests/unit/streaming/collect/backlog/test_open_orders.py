@@ -5,7 +5,18 @@ from dataclasses import replace
 
 import pytest
 from backlog_kit import now_ms
-from collector_kit import CLUSTER, EXCEEDED, NAME, PLACE, TOPIC, Desk, FakeCluster, begun, rig
+from collector_kit import (
+    CLUSTER,
+    EXCEEDED,
+    NAME,
+    PLACE,
+    TOPIC,
+    Desk,
+    FakeCluster,
+    begun,
+    orders_last,
+    rig,
+)
 
 from streaming.collect.backlog.open_orders import NOT_DONE, NOT_KNOWN, READ_BACK_MS
 from streaming.contract.backlog.actions import BacklogAction
@@ -127,9 +138,12 @@ async def test_while_nobody_answers_it_stays_and_is_asked_for_again() -> None:
     assert desk.steps() == [("slow", "done")]
 
 
-async def test_a_clock_that_was_ahead_holds_no_longer_than_any_other() -> None:
+async def test_a_clock_that_was_ahead_holds_no_longer_than_any_other(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """Or somebody's word for it: the topic would be held until then."""
-    desk = Desk(FakeCluster(slow=-1), order_timeout_ms=100)
+    orders_last(monkeypatch, 100)
+    desk = Desk(FakeCluster(slow=-1))
     await desk.check()
     desk.collector.take(begun(OLD, now_ms() + 10**10))
     await desk.settle()

@@ -3,13 +3,32 @@
 import asyncio
 import contextlib
 import time
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from kafka.future import Future as KafkaFuture
 
+from streaming.collect.backlog.cluster import RoundQuestion
 from streaming.collect.kafka import connection as connection_module
-from streaming.collect.kafka.connection import Connection
+from streaming.collect.kafka.cluster import KafkaCluster
+from streaming.collect.kafka.connection import Connection, Unanswered
+from streaming.contract.namespaces import Namespaces
 from streaming.contract.topics import Cluster
+
+
+def test_a_look_at_a_cluster_that_is_silent_has_its_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever each of its requests may take."""
+    silent = SimpleNamespace(call_soon=lambda *_: KafkaFuture())
+    admin = SimpleNamespace(_manager=silent, close=lambda: None)
+    monkeypatch.setattr(connection_module, "AdminClient", lambda **_: admin)
+    monkeypatch.setattr("streaming.collect.kafka.cluster.LOOK_S", 0.1)
+    cluster = KafkaCluster(Cluster("127.0.0.1:1"), Namespaces("tenant.namespace.topic"))
+    begun = time.monotonic()
+    with pytest.raises(Unanswered, match="the cluster did not answer"):
+        asyncio.run(cluster.look(RoundQuestion(precise_age=False, expires=lambda _topic: False)))
+    assert time.monotonic() - begun < connection_module.GRACE_S
+    cluster.close()
 
 
 def test_of_many_that_could_not_connect_one_connects_anew(monkeypatch: pytest.MonkeyPatch) -> None:

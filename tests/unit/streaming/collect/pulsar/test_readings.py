@@ -96,7 +96,7 @@ def test_stats_are_read_topic_by_topic() -> None:
 @pytest.mark.parametrize("failing", [{1}, {0, 1}])
 def test_a_stats_call_that_fails_is_no_traffic(failing: set[int]) -> None:
     """Neither of a topic that was read before nor of one that never was: its counter holds its past."""
-    fake, differences, counted = FakeApi(ANSWERS), Differences(9), list[int]()
+    fake, differences, counted = FakeApi(ANSWERS), Differences(), list[int]()
     fake.fail = lambda _method, path: 500 if path.endswith("/stats") and number in failing else 0
     rest = rest_of(fake)
     for number in range(4):

@@ -190,12 +190,13 @@ def test_each_failure_is_told() -> None:
     assert (looked.unread, len(set(looked.failures))) == (20, 20)
 
 
-def test_topics_beyond_the_most_are_unread() -> None:
+def test_topics_beyond_the_most_are_unread(monkeypatch: pytest.MonkeyPatch) -> None:
     """What is kept of topics has a bound, and who lies beyond it is said."""
+    monkeypatch.setattr("streaming.collect.pulsar_backlog.cluster.TOPICS_MAX", 3)
     fake = FakeBacklogs({f"persistent://acme/orders/t{number}": FakeTopic({1: 1}) for number in range(5)})
-    looked = run(cluster_of(fake, topics_max=3).look(wants()))
+    looked = run(cluster_of(fake).look(wants()))
     assert (len(looked.reports), looked.unread) == (3, 2)
-    assert looked.failures == ["2 topics beyond collect_pulsar.topics_max are not read"]
+    assert looked.failures == ["5 topics; 3 are read"]
 
 
 def test_a_cluster_that_does_not_answer_raises() -> None:

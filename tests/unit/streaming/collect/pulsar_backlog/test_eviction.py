@@ -14,7 +14,6 @@ from streaming.collect.pulsar_backlog import eviction
 from streaming.collect.pulsar_backlog.cluster import PulsarBacklogs
 from streaming.collect.pulsar_backlog.eviction import HOW
 from streaming.collect.pulsar_backlog.readings import Cursor, Stretch, TopicLog
-from streaming.collect.settings import PulsarCollectSettings
 from streaming.contract.backlog.decisions import EvictionPlan
 from streaming.contract.errors import BadEvent
 
@@ -39,9 +38,9 @@ def topic(**given: Any) -> FakeTopic:
 class Rig:
     """A cluster of one topic, and orders by its first report."""
 
-    def __init__(self, made: FakeTopic, name: str = T1, **settings: Any) -> None:
+    def __init__(self, made: FakeTopic, name: str = T1) -> None:
         self.name, self.topic, self.fake = name, made, FakeBacklogs({name: made})
-        self.cluster = cluster_of(self.fake, **settings)
+        self.cluster = cluster_of(self.fake)
         [self.report] = run(self.cluster.look(wants())).reports
         self.fake.calls.clear()
 
@@ -263,7 +262,7 @@ def test_a_refusal_after_a_yes_is_not_known(monkeypatch: pytest.MonkeyPatch) -> 
 
 def test_a_refusal_after_an_answer_that_was_lost_is_not_known(rig: Rig) -> None:
     """The attempt before it may have been carried out."""
-    rig.cluster = PulsarBacklogs(rest_of(rig.fake, attempts_max=2), PulsarCollectSettings())
+    rig.cluster = PulsarBacklogs(rest_of(rig.fake, attempts_max=2))
     answers = iter([503])
     rig.fake.fail = lambda method, _path: next(answers, 403) if method == "POST" else 0
     with pytest.raises(NotKnown, match="because 403"):
