@@ -141,7 +141,6 @@ class ProxySettings(GateSettings):
         "memory of the process, MiB; connections may hold half of it, then the greediest is ended",
         minimum=64,
     )
-    connect_timeout_ms: int = setting(10_000, "limit of a connection attempt to a broker, ms", minimum=1)
     stop_timeout_ms: int = setting(5_000, "limit for answering what is under way at a stop, ms", minimum=0)
     connections_max: int = setting(10_000, "client connections; further ones are closed at once", minimum=1)
     subjects_max: int = setting(10_000, "subjects whose not-before time is known", minimum=1)

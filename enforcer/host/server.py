@@ -261,9 +261,9 @@ class Host(ABC, Generic[C]):
         """How brokers are spoken to; None: in plain text."""
         return None if self._upstream_tls is None else self._upstream_tls.now()
 
-    def upstream(self, owner: Owner, settings: ProxySettings) -> Upstream:
+    def upstream(self, owner: Owner) -> Upstream:
         """A connection to a broker that is not dialed yet."""
-        return Upstream(owner, settings, self.upstream_tls, self.introduce)
+        return Upstream(owner, self.upstream_tls, self.introduce)
 
     def introduce(self, connection: Introduced) -> bytes:
         """What a broker hears of a client before all else (PROXY protocol), if it is to."""

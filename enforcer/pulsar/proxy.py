@@ -93,7 +93,7 @@ class PulsarProxy(Host[Connection]):
         deliver = DeliveryContext(laws, self.metrics, self.call_later)
         office = Office(coordinator, brokers_ms, self.pulsar, self.call_later)
         self.parts: list[Callable[[Link], Part]] = [
-            lambda link: Lookups(link, self, lambda owner: self.upstream(owner, settings)),
+            lambda link: Lookups(link, self, self.upstream),
             # Before all that may keep a SUBSCRIBE back: it must know every consumer.
             lambda link: DeliveryPart(link, deliver),
             lambda link: PublishingPart(link, publish),
