@@ -149,12 +149,6 @@ class ProxySettings(GateSettings):
         "topics in dry runs (validate_only): so many times the quota's rate and burst; beyond it error 89",
         minimum=0.001,
     )
-    refusal_factor: float = setting(
-        10,
-        "topics in requests that are refused while their subject must wait: so many times the quota's rate"
-        " are reported; beyond it the connection waits",
-        minimum=0.001,
-    )
     metric_subjects_max: int = setting(1_000, "subjects with metrics of their own", minimum=1)
     namespace_pattern: str = setting(
         "tenant.namespace.topic",
