@@ -154,13 +154,6 @@ class ProxySettings(GateSettings):
         "tenant.namespace.topic",
         "how topic names are made up; a topic with another name belongs to no namespace and no group",
     )
-    joining_fraction: float = setting(
-        0.05,
-        "part of a group's limit that the proxies without a share may use together while others have shares;"
-        " where nobody has one, the proxies alive divide the limit",
-        minimum=0,
-        maximum=1,
-    )
     expired_share: ExpiredShare = setting(
         ExpiredShare.SAFE_FRACTION,
         "after a share's life time: keep it, safe_fraction of it, open (no limit) or closed (nothing passes)",

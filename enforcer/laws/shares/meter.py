@@ -80,7 +80,7 @@ class Meter:
         self.lines = Lines(clock.steady_ms, places_max=sys.maxsize)
         no_limits = GroupLimits(rates=(None,) * len(DIMENSIONS), shadow=False)
         self.nowhere = Account("", no_limits, settings, self.lines, 0.0, part=1.0)
-        self.newcomers = Newcomers(settings.joining_fraction)
+        self.newcomers = Newcomers()
         self._early: LRUCache[str, tuple[Share, GroupLimits | None, float]] = LRUCache(
             settings.accounts_max * _EARLY_BYTES,
             getsizeof=lambda kept: max(_EARLY_BYTES, 2 * len(kept[0].group)),
