@@ -143,7 +143,9 @@ class ProxySettings(GateSettings):
     )
     stop_timeout_ms: int = setting(5_000, "limit for answering what is under way at a stop, ms", minimum=0)
     connections_max: int = setting(10_000, "client connections; further ones are closed at once", minimum=1)
-    subjects_max: int = setting(10_000, "subjects whose not-before time is known", minimum=1)
+    subjects_max: int = setting(
+        10_000, "subjects that are known; as many groups are metered, and as many quota subjects", minimum=1
+    )
     dry_run_factor: float = setting(
         1_000,
         "topics in dry runs (validate_only): so many times the quota's rate and burst; beyond it error 89",
@@ -166,7 +168,6 @@ class ProxySettings(GateSettings):
         "debt of a group or byte rate that is waited off, as so many s of its limit; more is forgiven",
         minimum=1,
     )
-    accounts_max: int = setting(10_000, "groups metered at a time, and as many quota subjects", minimum=1)
     ambiguous_fetch: AmbiguousFetch = setting(
         AmbiguousFetch.STRICTEST,
         "a Fetch that may be of several groups, until their offsets tell: it counts for each that has a limit"

@@ -47,7 +47,7 @@ BOUNDS: list[tuple[ModuleType, str]] = [
 ]  # fmt: skip
 """Of tables that let go only when they are full."""
 COMERS = 6
-TABLES = {"accounts_max": 20, "subjects_max": 20, "dispatch_rows_max": 30}
+TABLES = {"subjects_max": 20, "dispatch_rows_max": 30}
 _APART = (type, ModuleType, FunctionType, BuiltinFunctionType)
 
 

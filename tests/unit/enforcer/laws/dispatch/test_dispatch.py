@@ -383,7 +383,7 @@ def test_who_has_caught_up_is_not_charged() -> None:
 
 def test_a_subscription_more_makes_room_for_itself() -> None:
     """Accounts are bounded, and clients make up subscriptions: one goes, and is reported."""
-    desk = alone(accounts_max=1)
+    desk = alone(subjects_max=1)
     desk.deliver(500, (TOPIC, "sub2"))
     desk.deliver(500)
     assert desk.left().msgs == 0 and desk.meter.unmetered == 0

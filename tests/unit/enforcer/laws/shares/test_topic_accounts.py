@@ -125,7 +125,7 @@ def test_what_is_remembered_follows_the_policies() -> None:
 
 def test_an_account_that_makes_room_within_a_frame_is_charged_no_more() -> None:
     """One frame brings more groups than there is room for: what cannot be counted is counted as that."""
-    desk = Desk(many_groups(3), accounts_max=1)
+    desk = Desk(many_groups(3), subjects_max=1)
     charge(desk.topics, [("t.n0.x", 1, 0)])
     charge(desk.topics, [("t.n0.x", 1, 0), ("t.n1.x", 1, 0), ("t.n0.x", 1, 0)])
     desk.report()
