@@ -144,14 +144,16 @@ class ProxySettings(GateSettings):
     stop_timeout_ms: int = setting(5_000, "limit for answering what is under way at a stop, ms", minimum=0)
     connections_max: int = setting(10_000, "client connections; further ones are closed at once", minimum=1)
     subjects_max: int = setting(
-        10_000, "subjects that are known; as many groups are metered, and as many quota subjects", minimum=1
+        10_000,
+        "subjects that are known; as many groups are metered, and as many quota subjects; a tenth of it has"
+        " metrics of its own",
+        minimum=1,
     )
     dry_run_factor: float = setting(
         1_000,
         "topics in dry runs (validate_only): so many times the quota's rate and burst; beyond it error 89",
         minimum=0.001,
     )
-    metric_subjects_max: int = setting(1_000, "subjects with metrics of their own", minimum=1)
     namespace_pattern: str = setting(
         "tenant.namespace.topic",
         "how topic names are made up; a topic with another name belongs to no namespace and no group",
@@ -205,3 +207,8 @@ class ProxySettings(GateSettings):
         " minute more, unless this is 0",
         minimum=0,
     )
+
+    @property
+    def metric_subjects(self) -> int:
+        """Subjects with metrics of their own."""
+        return max(1, self.subjects_max // 10)

@@ -177,7 +177,7 @@ class Host(ABC, Generic[C]):
         doors: GateSettings, upstream_tls: UpstreamTlsSettings | None,
     ) -> None:  # fmt: skip
         self.config, self.settings = config, settings
-        self.metrics = Metrics(settings.metric_subjects_max)
+        self.metrics = Metrics(settings.metric_subjects)
         self._loop = asyncio.get_running_loop()
         self._listener = listen_at(config.listen, config.shared)
         self.listen: Address = self._listener.getsockname()[:2]

@@ -79,7 +79,7 @@ class Desk:
         self.frames = FrameMeter(self.meter)
         self.topics = TopicAccounts(self.meter, str, bounds.TOPICS_MAX, 249)
         self.meter.set_policies(PolicySet(dict(policies)))
-        self.metrics = Metrics(self.settings.metric_subjects_max)
+        self.metrics = Metrics(self.settings.metric_subjects)
         self.proxy_id = proxy_id
         self.context = context(
             self.clock, proxy_id=proxy_id, settings=self.settings, metrics=self.metrics,

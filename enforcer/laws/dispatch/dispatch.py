@@ -171,7 +171,7 @@ class Dispatch(EnforcerLaw):
         self._seq = 0
         self.seen: OrderedDict[Place, DeliveryTotals] = OrderedDict()
         self._seen_max = settings.dispatch_rows_max
-        self._metrics = DispatchMetrics(context.metrics.registry, self, settings.metric_subjects_max)
+        self._metrics = DispatchMetrics(context.metrics.registry, self, settings.metric_subjects)
 
     def terms(self) -> Terms:
         """What the policies in force say, as of the last look."""

@@ -293,7 +293,7 @@ def test_means_for_planning() -> None:
 
 def test_metrics() -> None:
     """What is left, owed and waited for, what was delivered, and how often a plan was cut."""
-    desk = Desk(TEN, metric_subjects_max=2)
+    desk = Desk(TEN, subjects_max=20)
     desk.deliver(25)
     place = {"broker": "broker-0", "topic": TOPIC, "subscription": "sub1"}
     assert desk.value("weir_dispatch_available", **place, dimension="msgs") == 0
