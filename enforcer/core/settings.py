@@ -146,7 +146,8 @@ class ProxySettings(GateSettings):
     subjects_max: int = setting(
         10_000,
         "subjects that are known; as many groups are metered, and as many quota subjects; a tenth of it has"
-        " metrics of its own",
+        " metrics of its own, and five times as many brokers, topics and subscriptions are counted under"
+        " dispatch rates: while all are in use, further ones are not limited",
         minimum=1,
     )
     dry_run_factor: float = setting(
@@ -182,12 +183,6 @@ class ProxySettings(GateSettings):
         minimum=0,
         maximum=10_000,
     )
-    dispatch_rows_max: int = setting(
-        50_000,
-        "brokers, topics and subscriptions whose deliveries are counted under dispatch rates; while all are"
-        " in use, further ones are not limited",
-        minimum=3,
-    )
     inflight_wait_ms: int = setting(
         10_000, "how long a request waits for a slot before it fails, ms", minimum=1
     )
@@ -212,3 +207,8 @@ class ProxySettings(GateSettings):
     def metric_subjects(self) -> int:
         """Subjects with metrics of their own."""
         return max(1, self.subjects_max // 10)
+
+    @property
+    def dispatch_rows(self) -> int:
+        """Brokers, topics and subscriptions whose deliveries are counted: at least one of each."""
+        return 5 * self.subjects_max

@@ -88,7 +88,7 @@ class PulsarProxy(Host[Connection]):
         coordinator, blocks = enforcement.of(MutationQuotas).coordinator, enforcement.of(Blocks)
         brokers_ms = enforcement.context.brokers_ms
         publish = PublishContext(enforcement.meter, self.settings, self.pulsar, self.metrics, blocks)
-        smoothing = Smoothing(self.settings.dispatch_rows_max)
+        smoothing = Smoothing(self.settings.dispatch_rows)
         laws = Laws(enforcement.of(Dispatch), enforcement.meter, brokers_ms, smoothing)
         deliver = DeliveryContext(laws, self.metrics, self.call_later)
         office = Office(coordinator, brokers_ms, self.pulsar, self.call_later)

@@ -15,7 +15,7 @@ GONE: Final = {
         readers_max usage_record_bytes pack_min pack_linger_ms dispatch_tail_max sample_linger_ms
         samples_max inflight_queue_max inflight_throttle_ms backlog_topics_max backlog_stale_checks
         brain_away_ms event_ack_ms event_timeout_ms connect_timeout_ms refusal_factor
-        joining_fraction accounts_max metric_subjects_max""",
+        joining_fraction accounts_max metric_subjects_max dispatch_rows_max""",
     "pulsar": """
         targets_max first_frame_timeout_ms lookup_timeout_ms lookup_hops_max lookups_max
         publish_queue_bytes pending_sends_max producers_max consumers_max held_message_bytes

@@ -275,7 +275,7 @@ def test_several_proxies() -> None:
 
 def test_means_for_planning() -> None:
     """Of what this proxy has delivered; forgotten after an hour, and beyond the bound."""
-    desk = Desk(TEN, dispatch_rows_max=3)
+    desk = Desk(TEN, subjects_max=1)
     dispatch = desk.dispatch
     assert dispatch.mean_entry("broker-0", *PLACE) == (1.0, 0.0)
     for entries in (2, 4):
@@ -286,7 +286,7 @@ def test_means_for_planning() -> None:
     assert dispatch.mean_entry("broker-0", *PLACE) == (1.0, 0.0)
     desk.deliver(5)
     assert dispatch.mean_entry("broker-0", *PLACE) == (5.0, 500.0)
-    for number in range(3):
+    for number in range(desk.context.settings.dispatch_rows):
         desk.deliver(1, (TOPIC, f"s{number}"))
     assert dispatch.mean_entry("broker-0", *PLACE) == (1.0, 0.0)
 
