@@ -82,7 +82,7 @@ class Meter:
         self.nowhere = Account("", no_limits, settings, self.lines, 0.0, part=1.0)
         self.newcomers = Newcomers()
         self._early: LRUCache[str, tuple[Share, GroupLimits | None, float]] = LRUCache(
-            settings.subjects_max * _EARLY_BYTES,
+            self._max * _EARLY_BYTES,
             getsizeof=lambda kept: max(_EARLY_BYTES, 2 * len(kept[0].group)),
         )
         # Of groups that are made up, and of the others.
