@@ -9,14 +9,14 @@ from collections.abc import Callable
 from typing import Any, Final, Protocol, cast
 
 from enforcer.core import bounds
-from enforcer.host.secured import HANDSHAKE_S, Secured, kept_by
+from enforcer.host.secured import Secured, kept_by
 from enforcer.host.sockets import Address, descriptor_of, unread
 from streaming.contract.topics import address_text
 
 _COPIED_BYTES: Final = 262_144
 """Of a larger frame a copy costs more than a second write."""
 CONNECT_TIMEOUT_MS: Final = 10_000
-"""Limit of an attempt to connect to a broker."""
+"""Limit of an attempt to connect to a broker, its handshake among it."""
 
 logger = logging.getLogger(__name__)
 
@@ -34,7 +34,7 @@ async def dial(
             way = {"sock": await _begin(address, header)}
         await loop.create_connection(make if secured is None else lambda: secured, **way)
         if secured is not None:
-            await secured.shaken(HANDSHAKE_S)
+            await secured.shaken(CONNECT_TIMEOUT_MS / 1000)
     except ssl.SSLError as error:
         # Nothing else tells an operator that a CA is missing.
         logger.warning("the broker %s cannot be spoken to by TLS: %s", address_text(*address), error)

@@ -66,6 +66,16 @@ async def test_what_was_made_as_its_time_was_over_has_not_failed(monkeypatch: py
     assert await owner.failed == "lost"
 
 
+async def test_a_broker_that_says_nothing_is_a_failure(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its handshake counts, too."""
+    owner: Any = Owner()
+    monkeypatch.setattr("enforcer.host.dial.CONNECT_TIMEOUT_MS", 100)
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        upstream = Upstream(owner, ssl.create_default_context())
+        upstream.dial(silent.getsockname())
+        assert await asyncio.wait_for(owner.failed, 5) == "timeout" and upstream.closed
+
+
 @pytest.mark.parametrize("heard", [False, True])
 async def test_an_end_by_tls_is_a_refusal_only_at_first(heard: bool) -> None:
     """With TLS 1.3 a certificate is refused after the handshake; who has been heard is lost."""
