@@ -72,7 +72,7 @@ def lone_coordinator(
         soon: called with what is put off.
     """
     clock = Clock(steady_ms=lambda: time.monotonic() * 1_000, wall_ms=lambda: time.time_ns() // 1_000_000)
-    metrics = Metrics(ProxySettings().metric_subjects_max)
+    metrics = Metrics(ProxySettings().metric_subjects)
     coordinator = QuotaCoordinator(context(clock, metrics=metrics, soon=soon))
     enforce(coordinator.policies, clock.wall_ms() - 1_000, policies)
     return coordinator

@@ -141,32 +141,23 @@ class ProxySettings(GateSettings):
         "memory of the process, MiB; connections may hold half of it, then the greediest is ended",
         minimum=64,
     )
-    connect_timeout_ms: int = setting(10_000, "limit of a connection attempt to a broker, ms", minimum=1)
     stop_timeout_ms: int = setting(5_000, "limit for answering what is under way at a stop, ms", minimum=0)
     connections_max: int = setting(10_000, "client connections; further ones are closed at once", minimum=1)
-    subjects_max: int = setting(10_000, "subjects whose not-before time is known", minimum=1)
+    subjects_max: int = setting(
+        10_000,
+        "subjects that are known; as many groups are metered, and as many quota subjects; a tenth of it has"
+        " metrics of its own, and five times as many brokers, topics and subscriptions are counted under"
+        " dispatch rates: while all are in use, further ones are not limited",
+        minimum=1,
+    )
     dry_run_factor: float = setting(
         1_000,
         "topics in dry runs (validate_only): so many times the quota's rate and burst; beyond it error 89",
         minimum=0.001,
     )
-    refusal_factor: float = setting(
-        10,
-        "topics in requests that are refused while their subject must wait: so many times the quota's rate"
-        " are reported; beyond it the connection waits",
-        minimum=0.001,
-    )
-    metric_subjects_max: int = setting(1_000, "subjects with metrics of their own", minimum=1)
     namespace_pattern: str = setting(
         "tenant.namespace.topic",
         "how topic names are made up; a topic with another name belongs to no namespace and no group",
-    )
-    joining_fraction: float = setting(
-        0.05,
-        "part of a group's limit that the proxies without a share may use together while others have shares;"
-        " where nobody has one, the proxies alive divide the limit",
-        minimum=0,
-        maximum=1,
     )
     expired_share: ExpiredShare = setting(
         ExpiredShare.SAFE_FRACTION,
@@ -180,7 +171,6 @@ class ProxySettings(GateSettings):
         "debt of a group or byte rate that is waited off, as so many s of its limit; more is forgiven",
         minimum=1,
     )
-    accounts_max: int = setting(10_000, "groups metered at a time, and as many quota subjects", minimum=1)
     ambiguous_fetch: AmbiguousFetch = setting(
         AmbiguousFetch.STRICTEST,
         "a Fetch that may be of several groups, until their offsets tell: it counts for each that has a limit"
@@ -192,12 +182,6 @@ class ProxySettings(GateSettings):
         " well below the clients' request.timeout.ms",
         minimum=0,
         maximum=10_000,
-    )
-    dispatch_rows_max: int = setting(
-        50_000,
-        "brokers, topics and subscriptions whose deliveries are counted under dispatch rates; while all are"
-        " in use, further ones are not limited",
-        minimum=3,
     )
     inflight_wait_ms: int = setting(
         10_000, "how long a request waits for a slot before it fails, ms", minimum=1
@@ -218,3 +202,13 @@ class ProxySettings(GateSettings):
         " minute more, unless this is 0",
         minimum=0,
     )
+
+    @property
+    def metric_subjects(self) -> int:
+        """Subjects with metrics of their own."""
+        return max(1, self.subjects_max // 10)
+
+    @property
+    def dispatch_rows(self) -> int:
+        """Brokers, topics and subscriptions whose deliveries are counted: at least one of each."""
+        return 5 * self.subjects_max

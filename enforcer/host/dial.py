@@ -9,13 +9,14 @@ from collections.abc import Callable
 from typing import Any, Final, Protocol, cast
 
 from enforcer.core import bounds
-from enforcer.core.settings import ProxySettings
-from enforcer.host.secured import HANDSHAKE_S, Secured, kept_by
+from enforcer.host.secured import Secured, kept_by
 from enforcer.host.sockets import Address, descriptor_of, unread
 from streaming.contract.topics import address_text
 
 _COPIED_BYTES: Final = 262_144
 """Of a larger frame a copy costs more than a second write."""
+CONNECT_TIMEOUT_MS: Final = 10_000
+"""Limit of an attempt to connect to a broker, its handshake among it."""
 
 logger = logging.getLogger(__name__)
 
@@ -33,7 +34,7 @@ async def dial(
             way = {"sock": await _begin(address, header)}
         await loop.create_connection(make if secured is None else lambda: secured, **way)
         if secured is not None:
-            await secured.shaken(HANDSHAKE_S)
+            await secured.shaken(CONNECT_TIMEOUT_MS / 1000)
     except ssl.SSLError as error:
         # Nothing else tells an operator that a CA is missing.
         logger.warning("the broker %s cannot be spoken to by TLS: %s", address_text(*address), error)
@@ -162,19 +163,17 @@ class Upstream(Outlet, asyncio.Protocol):
 
     Args:
         owner: the client connection.
-        settings: time limits and bounds.
         tls: None: in plain text.
         introduce: what a broker hears of the owner's client before all else.
     """
 
     def __init__(
-        self, owner: Owner, settings: ProxySettings, tls: ssl.SSLContext | None = None,
+        self, owner: Owner, tls: ssl.SSLContext | None = None,
         introduce: Callable[[Introduced], bytes] = lambda _owner: b"",
     ) -> None:  # fmt: skip
         super().__init__()
         self._tls, self._introduce = tls, introduce
         self._owner = owner
-        self._settings = settings
         self._connecting: asyncio.Task[None] | None = None
         self._reading = True
         self._over = self._heard = False
@@ -233,7 +232,7 @@ class Upstream(Outlet, asyncio.Protocol):
 
     async def _dial(self, address: Address) -> None:
         try:
-            async with asyncio.timeout(self._settings.connect_timeout_ms / 1000):
+            async with asyncio.timeout(CONNECT_TIMEOUT_MS / 1000):
                 await dial(lambda: self, address, self._tls, self._introduce(self._owner))
         except TimeoutError:
             self._fail("timeout")
@@ -295,3 +294,7 @@ class Upstream(Outlet, asyncio.Protocol):
         """The broker has caught up."""
         self.full, self.writable = False, self.transport is not None
         self._owner.upstream_changed()
+
+
+MakeUpstream = Callable[[Owner], Upstream]
+"""Makes the broker connection of a client connection, not dialed yet; tests put another one in."""

@@ -11,8 +11,6 @@ from typing import Any, Final, cast
 
 SLICE_BYTES: Final = 65_536
 """So much goes through OpenSSL in one go: its buffers grow to the largest and are never smaller again."""
-HANDSHAKE_S: Final = 60.0
-"""So long a broker's handshake may take at most."""
 _GOODBYE_S: Final = 30.0
 """So long the other side may take for the end of a connection, if nobody says otherwise."""
 _IDLE_BYTES: Final = 21_504

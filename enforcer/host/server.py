@@ -176,7 +176,7 @@ class Host(ABC, Generic[C]):
         doors: GateSettings, upstream_tls: UpstreamTlsSettings | None,
     ) -> None:  # fmt: skip
         self.config, self.settings = config, settings
-        self.metrics = Metrics(settings.metric_subjects_max)
+        self.metrics = Metrics(settings.metric_subjects)
         self._loop = asyncio.get_running_loop()
         self._listener = listen_at(config.listen, config.shared)
         self.listen: Address = self._listener.getsockname()[:2]
@@ -259,9 +259,9 @@ class Host(ABC, Generic[C]):
         """How brokers are spoken to; None: in plain text."""
         return None if self._upstream_tls is None else self._upstream_tls.now()
 
-    def upstream(self, owner: Owner, settings: ProxySettings) -> Upstream:
+    def upstream(self, owner: Owner) -> Upstream:
         """A connection to a broker that is not dialed yet."""
-        return Upstream(owner, settings, self.upstream_tls, self.introduce)
+        return Upstream(owner, self.upstream_tls, self.introduce)
 
     def introduce(self, connection: Introduced) -> bytes:
         """What a broker hears of a client before all else (PROXY protocol), if it is to."""

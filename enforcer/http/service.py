@@ -51,7 +51,7 @@ class HttpService:
         binary_tls: bool = False,
     ) -> None:
         self._loop = asyncio.get_running_loop()
-        metrics = Metrics(deciding.metric_subjects_max, registry)
+        metrics = Metrics(deciding.metric_subjects, registry)
         # As a proxy's: to another listener where the properties of our own connections name one.
         bootstrap = cluster.client.get("bootstrap.servers", cluster.bootstrap)
         own = replace(cluster, bootstrap=bootstrap)

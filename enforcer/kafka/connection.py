@@ -11,9 +11,8 @@ from functools import partial
 from typing import cast
 
 from enforcer.core import bounds
-from enforcer.core.settings import ProxySettings
 from enforcer.host.budget import LARGE_BYTES, Seat
-from enforcer.host.dial import Owner, Upstream
+from enforcer.host.dial import MakeUpstream, Upstream
 from enforcer.host.secured import kept_by
 from enforcer.host.sockets import Address, is_secure
 from enforcer.host.turns import Inbox
@@ -34,8 +33,6 @@ from streaming.contract.events import ANONYMOUS
 # A large request that others wait for, for its place or its slot, has this part of the time.
 _HURRY = 12
 
-MakeUpstream = Callable[[Owner, ProxySettings], Upstream]
-
 
 class Connection(asyncio.Protocol):
     """A client's side of the proxy.
@@ -43,7 +40,7 @@ class Connection(asyncio.Protocol):
     Args:
         proxy: what all connections share.
         target: where to connect to, looked at when the client comes.
-        make_upstream: makes the broker connection; tests put another one in.
+        make_upstream: makes the broker connection.
     """
 
     def __init__(
@@ -92,7 +89,7 @@ class Connection(asyncio.Protocol):
             self.end(refused)
             return
         transport.set_write_buffer_limits(bounds.WRITE_BUFFER_HIGH_BYTES, bounds.WRITE_BUFFER_LOW_BYTES)
-        self._upstream = self._make_upstream(self, self._settings)
+        self._upstream = self._make_upstream(self)
         self._responses.write, self.secure = transport.write, is_secure(transport)
         self._responses.move = partial(self._proxy.mover.relay, self._upstream, transport)
         self.ending.open(transport, self._upstream)

@@ -11,8 +11,7 @@ from collections.abc import Callable
 from typing import Any, Final, TypeVar, cast
 
 from enforcer.core import bounds
-from enforcer.core.settings import ProxySettings
-from enforcer.host.dial import Outlet, Upstream
+from enforcer.host.dial import MakeUpstream, Outlet, Upstream
 from enforcer.host.sockets import Address, descriptor_of, under_way
 from enforcer.laws.concurrency.limiter import Limiter
 from enforcer.pulsar.context import Context
@@ -45,11 +44,8 @@ class Connection(asyncio.Protocol):
         make_upstream: makes its connection to a broker.
     """
 
-    def __init__(
-        self, context: Context, make_upstream: Callable[["Connection", ProxySettings], Upstream] = Upstream
-    ) -> None:
+    def __init__(self, context: Context, make_upstream: MakeUpstream = Upstream) -> None:
         self._context = context
-        settings = context.settings
         self.broker = self.address = _NOWHERE
         self.user = ANONYMOUS
         self.protocol_version, self.asks_only = 0, False
@@ -58,7 +54,7 @@ class Connection(asyncio.Protocol):
         self.server_name = ""
         self.connect = b""
         self._transport: asyncio.Transport | None = None
-        self._upstream = make_upstream(self, settings)
+        self._upstream = make_upstream(self)
         self._to_client = Outlet()
         limit = bounds.MAX_UNAUTHENTICATED_FRAME_BYTES
         turns = context.turns

@@ -88,12 +88,12 @@ class PulsarProxy(Host[Connection]):
         coordinator, blocks = enforcement.of(MutationQuotas).coordinator, enforcement.of(Blocks)
         brokers_ms = enforcement.context.brokers_ms
         publish = PublishContext(enforcement.meter, self.settings, self.pulsar, self.metrics, blocks)
-        smoothing = Smoothing(self.settings.dispatch_rows_max)
+        smoothing = Smoothing(self.settings.dispatch_rows)
         laws = Laws(enforcement.of(Dispatch), enforcement.meter, brokers_ms, smoothing)
         deliver = DeliveryContext(laws, self.metrics, self.call_later)
         office = Office(coordinator, brokers_ms, self.pulsar, self.call_later)
         self.parts: list[Callable[[Link], Part]] = [
-            lambda link: Lookups(link, self, lambda owner: self.upstream(owner, settings)),
+            lambda link: Lookups(link, self, self.upstream),
             # Before all that may keep a SUBSCRIBE back: it must know every consumer.
             lambda link: DeliveryPart(link, deliver),
             lambda link: PublishingPart(link, publish),

@@ -13,6 +13,7 @@ from proxy_kit import Decider, ProxyThread, until
 from wire_client import WireClient, create_request, errors
 
 from enforcer.core.settings import OnLate, ProxySettings
+from enforcer.host import dial
 from enforcer.host.server import ProxyConfig
 from streaming.contract.topics import Cluster as Home
 from streaming.contract.topics import Topics
@@ -131,8 +132,11 @@ def test_no_broker_is_an_error_not_a_hang(cluster: Cluster, proxy_with: Start) -
     assert proxy.metric("upstream_failures_total", reason="refused") == 1
 
 
-def test_a_silent_broker_is_an_error_not_a_hang(cluster: Cluster, proxy_with: Start) -> None:
+def test_a_silent_broker_is_an_error_not_a_hang(
+    cluster: Cluster, proxy_with: Start, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A broker that does not take the connection in time: closed and counted."""
+    monkeypatch.setattr(dial, "CONNECT_TIMEOUT_MS", 300)
     with socket.socket() as full:
         full.bind(("127.0.0.1", 0))
         full.listen(0)
@@ -142,7 +146,7 @@ def test_a_silent_broker_is_an_error_not_a_hang(cluster: Cluster, proxy_with: St
                 filler.setblocking(False)
                 filler.connect_ex(full.getsockname())
             time.sleep(0.1)
-            proxy = proxy_with(kafka=f"127.0.0.1:{full.getsockname()[1]}", connect_timeout_ms=300)
+            proxy = proxy_with(kafka=f"127.0.0.1:{full.getsockname()[1]}")
             with WireClient(proxy.bootstrap) as client:
                 assert client.closed_within(3)
         finally:

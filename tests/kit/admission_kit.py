@@ -66,7 +66,7 @@ class Scene:
         existing: dict[str, int] | None = None, dry: bool = False, **settings: Any,
     ) -> None:  # fmt: skip
         self.version = version
-        self.desk = Desk(**{"dry_run_factor": 1, "refusal_factor": 10, **settings})
+        self.desk = Desk(**{"dry_run_factor": 1, **settings})
         self.desk.limit(controller_mutation_rate=1)
         self.prepare()
         self.request = decode_request(*request(create_request(names, version, validate_only=dry)))

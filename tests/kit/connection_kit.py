@@ -14,7 +14,6 @@ from sample_kit import sample_of
 
 from enforcer.core import bounds
 from enforcer.core.metrics import Metrics
-from enforcer.core.settings import ProxySettings
 from enforcer.host.budget import Budget
 from enforcer.host.dial import Owner, Upstream
 from enforcer.host.doors.certificates import Visitor
@@ -113,8 +112,8 @@ class FakeTransport:
 class FakeUpstream(Upstream):
     """A broker connection that is made at once, to a broker that keeps requests until they are answered."""
 
-    def __init__(self, owner: Owner, settings: ProxySettings) -> None:
-        super().__init__(owner, settings)
+    def __init__(self, owner: Owner) -> None:
+        super().__init__(owner)
         self.broker = FakeTransport()
         self.aborted = False
 
@@ -190,8 +189,8 @@ class Rig:
         self.connection = Connection(self, lambda: ("kafka", 9092), self._upstream)
         self.connection.connection_made(cast(asyncio.Transport, self.client))
 
-    def _upstream(self, owner: Owner, settings: ProxySettings) -> Upstream:
-        self.upstream = FakeUpstream(owner, settings)
+    def _upstream(self, owner: Owner) -> Upstream:
+        self.upstream = FakeUpstream(owner)
         return self.upstream
 
     def answer(self, frames: list[bytes]) -> None:

@@ -24,6 +24,7 @@ from enforcer.kafka.shares.connection_meter import AdmittedProduce, ConnectionMe
 from enforcer.kafka.shares.frame_meter import FrameMeter
 from enforcer.laws.shares.decisions import slots_of
 from enforcer.laws.shares.meter import Meter
+from enforcer.laws.shares.newcomers import SETTLE_MS
 from enforcer.laws.shares.topic_accounts import TopicAccounts
 from enforcer.laws.shares.usage import UsageReports
 from enforcer.wire.kafka.frames import FETCH, RequestHeader
@@ -78,7 +79,7 @@ class Desk:
         self.frames = FrameMeter(self.meter)
         self.topics = TopicAccounts(self.meter, str, bounds.TOPICS_MAX, 249)
         self.meter.set_policies(PolicySet(dict(policies)))
-        self.metrics = Metrics(self.settings.metric_subjects_max)
+        self.metrics = Metrics(self.settings.metric_subjects)
         self.proxy_id = proxy_id
         self.context = context(
             self.clock, proxy_id=proxy_id, settings=self.settings, metrics=self.metrics,
@@ -118,6 +119,11 @@ class Desk:
             self.meter.take_share(share)
         elif share.limits:
             self.meter.newcomers.stand(slots_of([share.group]), self.now_ms, share.ttl_ms)
+
+
+def alone(meter: Meter, now_ms: float = 0.0) -> None:
+    """There is no other proxy, and was none a while ago: all of each limit is its own."""
+    meter.newcomers.set_alive(1, now_ms - SETTLE_MS)
 
 
 def share(meter: Meter, ts: int, group: str = "rg1", ttl_ms: int = 3_000, **rates: float) -> None:

@@ -36,7 +36,7 @@ class Desk(SteadyClock):
         self.unacknowledged: list[Acknowledged] = []
         self.events: list[tuple[str, dict[str, Any]]] = []
         self.settings = ProxySettings(**settings)
-        self.metrics = Metrics(self.settings.metric_subjects_max)
+        self.metrics = Metrics(self.settings.metric_subjects)
         clock = Clock(steady_ms=lambda: self.now_ms, wall_ms=lambda: self.wall_ms)
         self.later: list[Callable[[], None]] = []
         self.context = context(

@@ -33,10 +33,21 @@ BOTH_WAYS, TLS_IN_SOAK = (
 
 
 class PulsarThread(ProxyThread):
-    """A proxy with an event loop in a thread."""
+    """A proxy with an event loop in a thread.
+
+    Args:
+        lone: all of each limit is its own, though it hears of nobody.
+    """
+
+    def __init__(self, config: Any, lone: bool = False) -> None:
+        super().__init__(config)
+        self._lone = lone
 
     def _make(self) -> Any:
-        return PulsarProxy(self.config)
+        proxy = PulsarProxy(self.config)
+        if self._lone:
+            proxy.enforcement.meter.newcomers.part = lambda _group, _now_ms: 1.0  # type: ignore[method-assign]
+        return proxy
 
     def _meter(self) -> Meter:
         meter: Meter = self.proxy.enforcement.meter
@@ -114,6 +125,6 @@ def bare(
     )  # fmt: skip
 
 
-def bare_proxy(service: str, **given: Any) -> PulsarThread:
+def bare_proxy(service: str, lone: bool = False, **given: Any) -> PulsarThread:
     """The same, to be run."""
-    return PulsarThread(bare(service, **given))
+    return PulsarThread(bare(service, **given), lone)

@@ -111,7 +111,7 @@ class PulsarRig:
         self.targets = Targets([BROKER], self.pulsar.targets, TARGETS_MAX)
         self.turns = Turns(lambda _function: None, lambda: 0.0)
         self.parts: list[Callable[[Link], Part]] = [
-            lambda link: Lookups(link, self, lambda owner: Upstream(owner, self.settings)),
+            lambda link: Lookups(link, self, Upstream),
             *((lambda _link, part=part: part) for part in parts),
         ]
         self.now = 0.0
@@ -121,8 +121,8 @@ class PulsarRig:
         self.connection = Connection(self, self._upstream)
         self.connection.connection_made(cast(asyncio.Transport, self.client))
 
-    def _upstream(self, owner: Owner, settings: ProxySettings) -> LateUpstream:
-        self.upstream = LateUpstream(owner, settings)
+    def _upstream(self, owner: Owner) -> LateUpstream:
+        self.upstream = LateUpstream(owner)
         self.broker = self.upstream.broker
         return self.upstream
 

@@ -36,7 +36,7 @@ def proxy(
     """A proxy without a job: each limit is all its own. With parameter "tls" that is what clients speak."""
     secured = getattr(request, "param", None) == "tls"
     own = {"tls": Authority(tmp_path_factory.mktemp("ca")).door()} if secured else {}
-    with bare_proxy(pulsar.service, own=own, joining_fraction=1.0) as running:
+    with bare_proxy(pulsar.service, own=own, lone=True) as running:
         yield running
 
 

@@ -285,7 +285,7 @@ def test_chunks_are_charged_one_by_one_and_arrive_whole(
     pulsar: LocalPulsar, admin: Admin, kind: str, publish: dict[str, int], dispatch: dict[str, int]
 ) -> None:
     """A second for each message, both ways, and the group pays for what the broker counts."""
-    with bare_proxy(pulsar.service, joining_fraction=1.0) as proxy, client(proxy.bootstrap) as made:
+    with bare_proxy(pulsar.service, lone=True) as proxy, client(proxy.bootstrap) as made:
         namespace, group = limited(proxy, admin, publish, subscriptionDispatchRate=dispatch)
         topic = f"{namespace}/large"
         producer = made.create_producer(

@@ -48,7 +48,7 @@ def stored_once(service: str, topic: str) -> None:
 def test_a_copy_in_transactions_is_exact(broker: LocalPulsar, batch: int) -> None:
     """Every third transaction aborts and its messages come again; first without limits, then with all."""
     admin = Admin(broker.admin)
-    with bare_proxy(broker.service, decide="local", joining_fraction=1.0) as thread:
+    with bare_proxy(broker.service, decide="local", lone=True) as thread:
         for limit in (None, 60):
             name = fresh("exact")
             namespace = admin.namespace(f"public/{name}")

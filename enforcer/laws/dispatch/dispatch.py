@@ -161,7 +161,7 @@ class Dispatch(EnforcerLaw):
         self._use(policies.at(self.brokers_ms()))
         self.table = CounterTable(
             policies.timeline,
-            counters_max=settings.dispatch_rows_max,
+            counters_max=settings.dispatch_rows,
             tail_max=DISPATCH_TAIL_MAX,
         )
         policies.follow(self.table.policies_changed, self.table.sweep)
@@ -170,8 +170,8 @@ class Dispatch(EnforcerLaw):
         self._id_head = f"{proxy_id}-dispatch-{context.clock.wall_ms()}-"
         self._seq = 0
         self.seen: OrderedDict[Place, DeliveryTotals] = OrderedDict()
-        self._seen_max = settings.dispatch_rows_max
-        self._metrics = DispatchMetrics(context.metrics.registry, self, settings.metric_subjects_max)
+        self._seen_max = settings.dispatch_rows
+        self._metrics = DispatchMetrics(context.metrics.registry, self, settings.metric_subjects)
 
     def terms(self) -> Terms:
         """What the policies in force say, as of the last look."""

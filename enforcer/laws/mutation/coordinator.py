@@ -18,7 +18,7 @@ from enforcer.core.settings import OnLate
 from enforcer.laws.mutation.events import EventSender, OpenQuestions, ReadBack, RequestEvents, Uncharged
 from enforcer.laws.mutation.local_decisions import OWN_EVENTS_MAX, LocalDecisions
 from enforcer.laws.mutation.request import Action, Decision, NotBefore, Request, Verdict
-from enforcer.laws.mutation.waiting import Allowance, PendingRequests
+from enforcer.laws.mutation.waiting import REFUSAL_FACTOR, Allowance, PendingRequests
 from streaming.contract.names import PROBE_SUFFIX
 from streaming.policy.policy_set import Algorithm, Decide, MutationQuota
 
@@ -47,7 +47,7 @@ class QuotaCoordinator:
         self.questions = OpenQuestions(bounds.OPEN_QUESTIONS_MAX, bounds.PENDING_REQUESTS_MAX)
         kept = settings.subjects_max, clock.steady_ms
         self.dry_runs = Allowance(settings.dry_run_factor, settings.dry_run_factor, *kept)
-        self.refusals = Allowance(settings.refusal_factor, 1.0, *kept)
+        self.refusals = Allowance(REFUSAL_FACTOR, 1.0, *kept)
         self.local_decisions = LocalDecisions(
             self.policies.timeline, subjects_max=settings.subjects_max, tail_max=OWN_EVENTS_MAX
         )

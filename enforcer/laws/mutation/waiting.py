@@ -25,6 +25,9 @@ LATE_RECORDS_MAX: Final = 10_000
 """Answered requests kept until their decision comes, to correct the balance; as many as may wait."""
 LATE_RECORD_MS: Final = 600_000
 """How long they are kept: a job that was away so long tells each balance anew."""
+REFUSAL_FACTOR: Final = 10
+"""So many times the quota's rate, topics in requests that are refused while their subject must wait are
+reported; beyond it the connection waits."""
 _REQUEST_BYTES: Final = 1_024
 _ITEM_BYTES: Final = 400  # an entry in each of two tables, and the objects of its name but for the letters
 

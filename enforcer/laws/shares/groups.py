@@ -149,7 +149,7 @@ class GroupMetrics(MetricTable):
     def __init__(
         self, context: Context, meter: Meter, reports: UsageReports, members: Mapping[str, Members]
     ) -> None:
-        self._proxy_id, self._groups_max = context.proxy_id, context.settings.metric_subjects_max
+        self._proxy_id, self._groups_max = context.proxy_id, context.settings.metric_subjects
         self._meter = meter
         self._reports = reports
         self._members = members

@@ -74,15 +74,15 @@ class Meter:
     def __init__(self, settings: ProxySettings, clock: Clock) -> None:
         self.active, self.grouped, self.begun = False, False, 0
         self.accounts: dict[str, Account] = {}
-        self._max = settings.accounts_max
+        self._max = settings.subjects_max
         self._settings = settings
         # As many as there are connections and producers: who had no place would be woken by nobody.
         self.lines = Lines(clock.steady_ms, places_max=sys.maxsize)
         no_limits = GroupLimits(rates=(None,) * len(DIMENSIONS), shadow=False)
         self.nowhere = Account("", no_limits, settings, self.lines, 0.0, part=1.0)
-        self.newcomers = Newcomers(settings.joining_fraction)
+        self.newcomers = Newcomers()
         self._early: LRUCache[str, tuple[Share, GroupLimits | None, float]] = LRUCache(
-            settings.accounts_max * _EARLY_BYTES,
+            self._max * _EARLY_BYTES,
             getsizeof=lambda kept: max(_EARLY_BYTES, 2 * len(kept[0].group)),
         )
         # Of groups that are made up, and of the others.
@@ -92,7 +92,6 @@ class Meter:
         self.unmetered = 0
         self.generation = 0
         self.clock = clock
-        self._users_max = settings.subjects_max
         self._namespaces = Namespaces(settings.namespace_pattern)
         self._policies = PolicySet()
         self.interval_ms = round_rules(self._policies).interval_ms
@@ -215,7 +214,7 @@ class Meter:
         account = None if group is None else self._find(group)
         # Who found no room asks again with the next frame.
         if account is not self.nowhere:
-            if len(self._by_user) >= self._users_max:
+            if len(self._by_user) >= self._max:
                 self._by_user.popitem(last=False)
             self._by_user[key] = account
         return account

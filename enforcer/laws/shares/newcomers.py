@@ -1,16 +1,16 @@
 """What a proxy may use of a group of which it has no share (docs/resource_groups.md).
 
-Pure: times are arguments, ms of one steady clock. One of four proxies, before and after it was seen by all,
+Pure: times are arguments, ms of one steady clock. One of five proxies, before and after it was seen by all,
 then with shares that stand elsewhere:
 
 >>> from enforcer.laws.shares.decisions import slots_of
->>> newcomers = Newcomers(fraction=0.06)
->>> newcomers.set_alive(4, 0.0)
+>>> newcomers = Newcomers()
+>>> newcomers.set_alive(5, 0.0)
 >>> newcomers.part("rg1", 0.0), newcomers.part("rg1", 1_000.0)
-(0.0, 0.25)
+(0.0, 0.2)
 >>> newcomers.stand(slots_of(["rg1"]), 1_000.0, ttl_ms=180_000)
 >>> [newcomers.part(group, 1_000.0) for group in ("rg1", "rg2")], newcomers.part("rg1", 181_001.0)
-([0.02, 0.25], 0.25)
+([0.0125, 0.2], 0.2)
 """
 
 from array import array
@@ -22,6 +22,8 @@ from numpy.typing import NDArray
 
 from enforcer.laws.shares.decisions import SLOTS, slot_of
 
+JOINING_FRACTION: Final = 0.05
+"""Of a limit, what all proxies without a share may use together while others have shares."""
 SETTLE_MS: Final = 1_000.0
 """A number of proxies that makes parts larger counts after so long: by then all have seen whoever came."""
 _S: Final = 1_000.0
@@ -31,21 +33,17 @@ _LATEST_S: Final = 2**31 - 1
 class Newcomers:
     """Tells which part of a limit is a proxy's own while it has no share.
 
-    Where shares stand they add up to the limit, so all who have none get `fraction` of it together; they are
-    at most all proxies alive but one. Where none stand the proxies alive divide the limit. Who has come sees
-    the others at once and is seen by them a little later: until then it has nothing but the one request that
-    may always pass. So together they never have more than the limit and `fraction` of it.
+    Where shares stand they add up to the limit, so all who have none get JOINING_FRACTION of it together;
+    they are at most all proxies alive but one. Where none stand the proxies alive divide the limit. Who has
+    come sees the others at once and is seen by them a little later: until then it has nothing but the one
+    request that may always pass. So together they never have more than the limit and that part of it.
 
     Attributes:
         unread: some shares of others were not read, as they stand in packed records.
-
-    Args:
-        fraction: of the limit, for all newcomers together.
     """
 
-    def __init__(self, fraction: float) -> None:
+    def __init__(self) -> None:
         self.unread = False
-        self._fraction = fraction
         self._alive: int | None = None
         self._before = inf
         self._since_ms = -inf
@@ -73,10 +71,10 @@ class Newcomers:
     def part(self, group: str, now_ms: float) -> float:
         """The part of a group's limit that this proxy may use without a share."""
         if self._alive is None:
-            return self._fraction
+            return JOINING_FRACTION
         count = max(self._before, self._alive) if self.unseen_ms(now_ms) else self._alive
         if count > 1 and self.stands(group, now_ms):
-            return self._fraction / (count - 1)
+            return JOINING_FRACTION / (count - 1)
         return 1.0 / count
 
     def unseen_ms(self, now_ms: float) -> float:

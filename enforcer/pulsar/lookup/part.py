@@ -7,10 +7,9 @@ another broker by themselves and ask nobody, so none reaches them: it is followe
 
 import asyncio
 import logging
-from collections.abc import Callable
 from typing import Any, Final
 
-from enforcer.host.dial import Owner, Upstream
+from enforcer.host.dial import MakeUpstream
 from enforcer.host.sockets import Address
 from enforcer.pulsar.context import Context
 from enforcer.pulsar.link import Link
@@ -49,9 +48,6 @@ _ASKED_MAX: Final = 8
 _ELSEWHERE: Final = frozenset({CLOSE_PRODUCER, CLOSE_CONSUMER, TOPIC_MIGRATED})
 """Kinds of frames by which a broker may send a client elsewhere."""
 _NAMED: Final = ("assignedBrokerServiceUrl", "assignedBrokerServiceUrlTls")
-
-
-MakeUpstream = Callable[[Owner], Upstream]
 
 
 class LookupClient:

@@ -104,7 +104,7 @@ class PublishContext:
         self.pulsar = pulsar
         self.closer = Closer(blocks)
         self.room = Room(PUBLISH_QUEUE_BYTES, _QUEUES_BYTES)
-        self.metrics = PublishMetrics(metrics.registry, self.room, settings.metric_subjects_max)
+        self.metrics = PublishMetrics(metrics.registry, self.room, settings.metric_subjects)
         self._throttled = metrics.throttled_frames
         # All topics of a namespace have one account, so that one name stands for them.
         self._by_namespace = TopicAccounts[str](

@@ -17,7 +17,8 @@ GONE: Final = {
         late_record_ms recent_topic_ms recent_topics_max events_max share_burst_ms fetch_slice_ms
         readers_max usage_record_bytes pack_min pack_linger_ms dispatch_tail_max sample_linger_ms
         samples_max inflight_queue_max inflight_throttle_ms backlog_topics_max backlog_stale_checks
-        brain_away_ms event_ack_ms event_timeout_ms""",
+        brain_away_ms event_ack_ms event_timeout_ms connect_timeout_ms refusal_factor
+        joining_fraction""",
     "pulsar": """
         targets_max first_frame_timeout_ms lookup_timeout_ms lookup_hops_max lookups_max
         publish_queue_bytes pending_sends_max producers_max consumers_max held_message_bytes
@@ -54,6 +55,9 @@ MOVED: Final = {
     "job.executor_python": "spark.pyspark.python in job.spark_conf",
     "job.driver_host": "spark.driver.host in job.spark_conf",
     "job.driver_memory_mb": "spark.driver.memory (such as 1024m) in job.spark_conf",
+    "proxy.accounts_max": "proxy.subjects_max",
+    "proxy.metric_subjects_max": "a tenth of proxy.subjects_max",
+    "proxy.dispatch_rows_max": "five times proxy.subjects_max",
 }
 """Where those are that are settings still."""
 

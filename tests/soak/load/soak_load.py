@@ -17,7 +17,7 @@ BURST_TIMES = 11
 BYTES_S, DISPATCH_S = 9_000.0, 2
 """The second is less than half of what producers get through."""
 JOINING, HEARD_S = 0.05, 2.0
-"""proxy.joining_fraction; when all have heard of their shares, while all is well."""
+"""What proxies without a share have of a limit; when all have heard of their shares, while all is well."""
 WANTED_S = 20.0
 NAMESPACE, KEPT, PULSAR_NAMESPACE = "acme/soak", "acme/kept", "acme/pulsar"
 PULSAR_TOPIC = f"persistent://{PULSAR_NAMESPACE}/t"

@@ -47,7 +47,6 @@ BOUNDS: list[tuple[ModuleType, str]] = [
 ]  # fmt: skip
 """Of tables that let go only when they are full."""
 COMERS = 6
-TABLES = {"accounts_max": 20, "subjects_max": 20, "dispatch_rows_max": 30}
 _APART = (type, ModuleType, FunctionType, BuiltinFunctionType)
 
 
@@ -67,6 +66,9 @@ def held(*parts: object) -> int:
 def _small_tables(monkeypatch: pytest.MonkeyPatch) -> None:
     for module, name in BOUNDS:
         monkeypatch.setattr(module, name, 10)
+    monkeypatch.setattr(ProxySettings, "dispatch_rows", 30)
+    # Metrics of all that is there.
+    monkeypatch.setattr(ProxySettings, "metric_subjects", 1_000)
 
 
 class Proxy:
@@ -75,7 +77,7 @@ class Proxy:
     def __init__(self) -> None:
         self.now_ms = 0
         clock = Clock(steady_ms=lambda: float(self.now_ms), wall_ms=self.wall_ms)
-        settings = ProxySettings(**TABLES)
+        settings = ProxySettings(subjects_max=20)
         self.context = context(clock, settings=settings, metrics=Metrics(10))
         self.meter = Meter(settings, clock)
         self._laws: dict[type[EnforcerLaw], Any] = {law: law(self.context, self.meter) for law in LAWS}

@@ -8,6 +8,7 @@ from typing import Final
 from enforcer.core.account import DISPATCH, PUBLISH, SHARE_BURST_S, Account
 from enforcer.core.law import EnforcerLaw
 from enforcer.laws.shares.groups import Groups
+from enforcer.laws.shares.newcomers import JOINING_FRACTION
 from streaming.contract.usage_events import DIMENSIONS, GroupUsage
 from streaming.policy.timeline import PolicyTimeline
 from weir.simulate.failures.excess import Found
@@ -36,14 +37,13 @@ class Shares(Traffic):
         # Of each group and direction: what comes in each step from each broker, and what waits at a proxy.
         self._wanted: dict[tuple[str, str, int], tuple[float, float, int]] = {}
         self._waiting: dict[str, dict[tuple[str, int], list[float]]] = {}
-        self._interval_s = self._joining_fraction = 0.0
+        self._interval_s = 0.0
 
     def enforce(self, proxy: Proxy) -> list[EnforcerLaw]:
         """See world.Traffic."""
         law = self._laws[proxy.name] = Groups(proxy.context, proxy.meter)
         proxy.meter.set_policies(proxy.context.policies.now)
         self._interval_s = proxy.meter.interval_ms / 1000
-        self._joining_fraction = proxy.context.settings.joining_fraction
         self._waiting[proxy.name] = defaultdict(lambda: [0.0, 0.0])
         return [law]
 
@@ -60,7 +60,7 @@ class Shares(Traffic):
     def bound(self, name: str, facts: Facts) -> float:
         """See world.Traffic: docs/laws.md, "shares"."""
         found, rate = self.found[name], self.found[name].limit
-        joining_s = self._joining_fraction * 2 * self._interval_s if facts.joins else 0.0
+        joining_s = JOINING_FRACTION * 2 * self._interval_s if facts.joins else 0.0
         return facts.proxies * found.largest + rate * (facts.late_s + facts.cut_s + joining_s)
 
     def _want(self, report: GroupUsage) -> None:

@@ -11,6 +11,7 @@ from enforcer.laws.concurrency.limits import ConcurrencyLimits
 from enforcer.laws.concurrency.partitions import SAMPLE_LINGER_MS
 from enforcer.laws.mutation.law import MutationQuotas
 from enforcer.laws.shares.groups import Groups
+from enforcer.laws.shares.newcomers import JOINING_FRACTION
 from streaming.contract.broker_events import Latency
 from streaming.policy.timeline import PolicyTimeline
 from weir.simulate.failures.excess import Found
@@ -39,7 +40,6 @@ class Slots(Traffic):
         self._laws: dict[str, ConcurrencyLimits] = {}
         self._groups: dict[str, Groups] = {}
         self._held: dict[tuple[str, str], list[Ticket]] = defaultdict(list)
-        self._joining_fraction = 0.0
 
     def enforce(self, proxy: Proxy) -> list[EnforcerLaw]:
         """See world.Traffic."""
@@ -49,7 +49,6 @@ class Slots(Traffic):
             proxy.context, proxy.meter, now_ns=lambda: round(clock.steady_ms() * _NS_PER_MS)
         )
         self._laws[proxy.name] = law
-        self._joining_fraction = proxy.context.settings.joining_fraction
         # By a probe of partition mutations the job is asked for a sign of life.
         return [groups, law, MutationQuotas(proxy.context)]
 
@@ -59,7 +58,7 @@ class Slots(Traffic):
 
     def bound(self, name: str, facts: Facts) -> float:
         """See world.Traffic: docs/laws.md, "concurrency", several enforcers."""
-        fraction = self._joining_fraction if facts.joins else 0.0
+        fraction = JOINING_FRACTION if facts.joins else 0.0
         return facts.proxies + self.found[name].limit * (1.0 if facts.cut_s else fraction)
 
     def _come(self, number: int, event: Latency) -> None:

@@ -15,7 +15,6 @@ from door_kit import Door
 from pulsar_rig import PulsarRig
 from tls_kit import Authority
 
-from enforcer.core.settings import ProxySettings
 from enforcer.host.dial import Upstream, dial
 from enforcer.host.doors.proxy_header import header_of, parse
 from enforcer.host.server import Host
@@ -45,7 +44,7 @@ class Owner:
 async def test_an_address_that_is_none_is_a_failure_like_any_other() -> None:
     """Its client is told; names with parts of more than 63 characters cannot be asked for at all."""
     owner: Any = Owner()
-    upstream = Upstream(owner, ProxySettings())
+    upstream = Upstream(owner)
     upstream.dial(("x" * 64, 6650))
     assert await asyncio.wait_for(owner.failed, 5) == "refused" and upstream.closed
 
@@ -53,7 +52,7 @@ async def test_an_address_that_is_none_is_a_failure_like_any_other() -> None:
 async def test_what_was_made_as_its_time_was_over_has_not_failed(monkeypatch: pytest.MonkeyPatch) -> None:
     """Its owner sends requests by then, which would be given up with their client; its end is told once."""
     owner: Any = Owner()
-    upstream, broker = Upstream(owner, ProxySettings()), FakeTransport()
+    upstream, broker = Upstream(owner), FakeTransport()
 
     async def late(make: Callable[[], asyncio.Protocol], *_: object) -> None:
         make().connection_made(cast(asyncio.Transport, broker))
@@ -67,11 +66,21 @@ async def test_what_was_made_as_its_time_was_over_has_not_failed(monkeypatch: py
     assert await owner.failed == "lost"
 
 
+async def test_a_broker_that_says_nothing_is_a_failure(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its handshake counts, too."""
+    owner: Any = Owner()
+    monkeypatch.setattr("enforcer.host.dial.CONNECT_TIMEOUT_MS", 100)
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        upstream = Upstream(owner, ssl.create_default_context())
+        upstream.dial(silent.getsockname())
+        assert await asyncio.wait_for(owner.failed, 5) == "timeout" and upstream.closed
+
+
 @pytest.mark.parametrize("heard", [False, True])
 async def test_an_end_by_tls_is_a_refusal_only_at_first(heard: bool) -> None:
     """With TLS 1.3 a certificate is refused after the handshake; who has been heard is lost."""
     owner: Any = Owner()
-    upstream = Upstream(owner, ProxySettings())
+    upstream = Upstream(owner)
     upstream.connection_made(cast(asyncio.Transport, FakeTransport()))
     if heard:
         upstream.data_received(b"x")
@@ -82,7 +91,7 @@ async def test_an_end_by_tls_is_a_refusal_only_at_first(heard: bool) -> None:
 async def test_nothing_is_sent_into_the_middle_of_a_request() -> None:
     """What the proxy itself sends waits for the rest of a request that is passing."""
     owner: Any = Owner()
-    upstream, broker = Upstream(owner, ProxySettings()), FakeTransport()
+    upstream, broker = Upstream(owner), FakeTransport()
     upstream.connection_made(cast(asyncio.Transport, broker))
     upstream.pass_on(b"begin", True)
     assert upstream.send(b"own", b"4")
@@ -98,7 +107,7 @@ async def test_nothing_is_sent_into_the_middle_of_a_request() -> None:
 async def test_what_is_given_up_is_not_closed_first() -> None:
     """TLS would take all that waits, only to throw it away."""
     owner: Any = Owner()
-    upstream, broker = Upstream(owner, ProxySettings()), FakeTransport()
+    upstream, broker = Upstream(owner), FakeTransport()
     upstream.connection_made(cast(asyncio.Transport, broker))
     ends: list[str] = []
     broker.close, broker.abort = lambda: ends.append("close"), lambda: ends.append("abort")  # type: ignore[method-assign]

@@ -226,6 +226,7 @@ async def test_what_is_no_handshake(
         await door.fails(reason)
         writer.close()
         assert door.came.empty()
+        monkeypatch.undo()
         await comes_in(door, authorities.own.context())
 
 

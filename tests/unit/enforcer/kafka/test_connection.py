@@ -7,7 +7,7 @@ import pytest
 from connection_kit import API_VERSIONS, METADATA, PRODUCE, Rig, framed, frames_of, header, opaque
 from kafka.protocol.producer import ProduceResponse
 from kafka_kit import build, request, response
-from meter_kit import TOPIC
+from meter_kit import TOPIC, alone
 from traffic_kit import batch, produce
 from wire_client import create_request
 
@@ -333,7 +333,8 @@ def reads_nothing(rig: Rig) -> None:
 @pytest.mark.parametrize("stop", [reads_nothing, lambda rig: rig.connection.end("stop")])
 def test_who_cannot_go_on_keeps_nobody_waiting(stop: Callable[[Rig], None]) -> None:
     """The one in front of a line of its account; the next one has its turn."""
-    rich = Rig(joining_fraction=1.0, protect_topics=False)
+    rich = Rig(protect_topics=False)
+    alone(rich.meter)
     first, second = Rig(rich), Rig(rich)
     rich.meter.set_policies(PolicySet({"quotas[user=ANONYMOUS]": {"producer_byte_rate": 10_000}}))
     frame, other = (produce(9, {TOPIC: [batch(1)]}, client_id=name)[0] for name in ("tests", "other"))

@@ -305,7 +305,7 @@ def test_what_it_keeps() -> None:
 def test_too_many_connections(rig: PulsarRig) -> None:
     """One more is closed at once and leaves no trace."""
     rig.full = True
-    connection = type(rig.connection)(rig, lambda _owner, _settings: rig.upstream)
+    connection = type(rig.connection)(rig, lambda _owner: rig.upstream)
     connection.connection_made(rig.client)
     assert rig.client.aborted
     connection.connection_lost(None)

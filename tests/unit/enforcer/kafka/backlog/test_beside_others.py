@@ -7,6 +7,7 @@ from backlog_kit import EXCEPTION
 from blocked_rig import FREE, HELD, REFUSED, Blocked
 from concurrency_kit import Times, limiter_at
 from connection_kit import Rig, framed
+from meter_kit import alone
 from traffic_kit import batch, produce
 
 from enforcer.kafka.backlog.part import BlocksLimit
@@ -15,7 +16,8 @@ from streaming.policy.policy_set import PolicySet
 
 def test_who_is_held_stands_in_no_line_of_its_account() -> None:
     """A topic is blocked while a request to it waits for a debt: others of the account have their turn."""
-    rig = Blocked(joining_fraction=1.0)
+    rig = Blocked()
+    alone(rig.meter)
     other = Rig(rig)
     rig.meter.set_policies(PolicySet({"quotas[user=ANONYMOUS]": {"producer_byte_rate": 10_000}}))
     rig.say(HELD, 0)
@@ -35,7 +37,8 @@ def test_who_is_held_stands_in_no_line_of_its_account() -> None:
 
 def test_what_waits_for_its_account_is_counted_once() -> None:
     """It is judged again when the debt is over; what is blocked of it was dropped already."""
-    rig = Blocked(joining_fraction=1.0)
+    rig = Blocked()
+    alone(rig.meter)
     rig.meter.set_policies(PolicySet({"quotas[user=ANONYMOUS]": {"producer_byte_rate": 10_000}}))
     rig.prove()
     rig.part(BlocksLimit, make=True)._naming.proven = True

@@ -175,7 +175,7 @@ def test_ids_without_a_name_are_looked_up(rig: Charged) -> None:
 def test_who_finds_no_room_is_counted() -> None:
     """Once for each request, by who reads it: the only account that there may be owes, and stays."""
     limited = {"resourcegroups.rg1": {"publishRateInMsgs": 100}, "tenants.acme": {"resourcegroup": "rg2"}}
-    rig = Charged({**GROUPS, **limited}, accounts_max=1)
+    rig = Charged({**GROUPS, **limited}, subjects_max=1)
     rig.come(plain(5))
     assert len(rig.come(plain(3, topic=OTHER))) == 1
     assert len(rig.read) == 1 and rig.meter.unmetered == 1 and list(rig.meter.accounts) == ["rg1"]
@@ -243,9 +243,9 @@ STEPS = st.one_of(
 
 @given(st.lists(STEPS, max_size=12), st.sampled_from((1, 2, 100)))
 @settings(deadline=None)
-def test_it_is_as_if_they_were_read(steps: list[Any], accounts_max: int) -> None:
+def test_it_is_as_if_they_were_read(steps: list[Any], subjects_max: int) -> None:
     """Broker, client and accounts see the same, whoever is charged, owes, is refused or has no room."""
-    unread, read = (Charged(TIGHT, accounts_max=accounts_max) for _ in range(2))
+    unread, read = (Charged(TIGHT, subjects_max=subjects_max) for _ in range(2))
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(read.connection._chain, "plain_taker", lambda: None)
         for step in steps:

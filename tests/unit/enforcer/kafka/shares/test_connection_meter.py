@@ -3,7 +3,7 @@
 import pytest
 from kafka.protocol.consumer import FetchRequest, FetchResponse
 from kafka_kit import decode
-from meter_kit import ALICE, GROUPS, POLICIES, TOPIC, Desk, Line, sessions, used, whole
+from meter_kit import ALICE, GROUPS, POLICIES, TOPIC, Desk, Line, alone, sessions, used, whole
 from traffic_kit import batch, fetch_request, fetch_response, key_of, produce, produce_response
 
 from enforcer.core import bounds
@@ -82,7 +82,8 @@ def test_bytes_of_users_are_those_of_whole_frames() -> None:
 
 def test_a_response_that_comes_in_debt_brings_nothing() -> None:
     """Many Fetches were on their way when the first took all: the others lose records, not their place."""
-    desk = Desk({**POLICIES, "resourcegroups.rg1": {"dispatchRateInMsgs": 100}}, joining_fraction=1.0)
+    desk = Desk({**POLICIES, "resourcegroups.rg1": {"dispatchRateInMsgs": 100}})
+    alone(desk.meter)
     desk.meter.interval_ms = 10**9
     header = RequestHeader(FETCH, 12, 1, "tests", 0)
     response = fetch_response(12, {TOPIC: [batch(300)]}, session_id=5)
@@ -217,7 +218,8 @@ def test_a_fetch_of_a_limited_group_brings_less(desk: Desk, line: Line, version:
 @pytest.mark.parametrize("version", [4, 11, 12, 16])
 def test_a_fetch_that_brings_less_waits_for_no_more_than_that(version: int) -> None:
     """And one that asks for less than its share passes as it came, with what a broker cut off in it."""
-    desk = Desk(GROUPS, joining_fraction=1.0)
+    desk = Desk(GROUPS)
+    alone(desk.meter)
     line = Line(desk)
     desk.frames.names.update({key_of(TOPIC, True): TOPIC})
     for least, most, sent_least, sent_most in (
@@ -242,7 +244,8 @@ def test_what_our_limit_cuts_off_is_not_charged(version: int) -> None:
     cut = fetch_response(version, {TOPIC: [data + data[:-1], data[:20], data, b""], "u": [data[:5]]})
     trimmed = fetch_response(version, {TOPIC: [data, b"", data, b""], "u": [b""]})
     for limit, left, sizes in ((len(cut) - 1, trimmed, 2), (len(cut), cut, 3)):
-        desk = Desk(GROUPS, joining_fraction=1.0)
+        desk = Desk(GROUPS)
+        alone(desk.meter)
         desk.frames.names.update({key_of(TOPIC, True): TOPIC, key_of("u", True): "u"})
         brought, _ = whole(Line(desk).connection_meter.fetched(cut, header, "bob", limit))
         assert decode(FetchResponse, version, bytes(brought)) == decode(FetchResponse, version, left)

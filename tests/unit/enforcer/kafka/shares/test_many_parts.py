@@ -51,7 +51,7 @@ def test_what_comes_of_topics_that_were_not_read(unread: bool, monkeypatch: pyte
 
 def test_a_group_that_made_room_within_one_session_is_reserved_for_once() -> None:
     """Its topics stand for two accounts of one name then; what was reserved for them goes again."""
-    desk = Desk(many_groups(3), accounts_max=2)
+    desk = Desk(many_groups(3), subjects_max=2)
     for number in range(2):
         desk.meter.of_topic(f"t.n{number}.x")
     line = Line(desk)

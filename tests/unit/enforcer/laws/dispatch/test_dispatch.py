@@ -275,7 +275,7 @@ def test_several_proxies() -> None:
 
 def test_means_for_planning() -> None:
     """Of what this proxy has delivered; forgotten after an hour, and beyond the bound."""
-    desk = Desk(TEN, dispatch_rows_max=3)
+    desk = Desk(TEN, subjects_max=1)
     dispatch = desk.dispatch
     assert dispatch.mean_entry("broker-0", *PLACE) == (1.0, 0.0)
     for entries in (2, 4):
@@ -286,14 +286,14 @@ def test_means_for_planning() -> None:
     assert dispatch.mean_entry("broker-0", *PLACE) == (1.0, 0.0)
     desk.deliver(5)
     assert dispatch.mean_entry("broker-0", *PLACE) == (5.0, 500.0)
-    for number in range(3):
+    for number in range(desk.context.settings.dispatch_rows):
         desk.deliver(1, (TOPIC, f"s{number}"))
     assert dispatch.mean_entry("broker-0", *PLACE) == (1.0, 0.0)
 
 
 def test_metrics() -> None:
     """What is left, owed and waited for, what was delivered, and how often a plan was cut."""
-    desk = Desk(TEN, metric_subjects_max=2)
+    desk = Desk(TEN, subjects_max=20)
     desk.deliver(25)
     place = {"broker": "broker-0", "topic": TOPIC, "subscription": "sub1"}
     assert desk.value("weir_dispatch_available", **place, dimension="msgs") == 0
@@ -383,7 +383,7 @@ def test_who_has_caught_up_is_not_charged() -> None:
 
 def test_a_subscription_more_makes_room_for_itself() -> None:
     """Accounts are bounded, and clients make up subscriptions: one goes, and is reported."""
-    desk = alone(accounts_max=1)
+    desk = alone(subjects_max=1)
     desk.deliver(500, (TOPIC, "sub2"))
     desk.deliver(500)
     assert desk.left().msgs == 0 and desk.meter.unmetered == 0

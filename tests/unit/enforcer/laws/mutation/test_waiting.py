@@ -9,7 +9,7 @@ from mutation_kit import decision, quota
 
 from enforcer.laws.mutation import waiting as waiting_module
 from enforcer.laws.mutation.request import NotBefore, Request
-from enforcer.laws.mutation.waiting import LATE_RECORD_MS, Allowance, PendingRequests
+from enforcer.laws.mutation.waiting import LATE_RECORD_MS, REFUSAL_FACTOR, Allowance, PendingRequests
 
 
 def ask(name: str = "p1-1", **fields: Any) -> Request:
@@ -182,8 +182,8 @@ def test_balances_are_bounded() -> None:
 
 def test_dry_runs_have_rate_and_burst_of_their_factor() -> None:
     """1,000 times 20 at once, then 1,000 times 2 a second; refusals beside them as before."""
-    now = 0.0
-    dry_runs, refusals = (Allowance(*factors, 100, lambda: now) for factors in ((1_000, 1_000), (10, 1)))
+    now, factors = 0.0, ((1_000, 1_000), (REFUSAL_FACTOR, 1))
+    dry_runs, refusals = (Allowance(*both, 100, lambda: now) for both in factors)
     assert dry_runs.take(generous(), 20_002) == 0
     assert dry_runs.take(generous(), 1) == 1
     assert refusals.take(generous(), 25) == 0

@@ -22,7 +22,7 @@ class Looked(dict[str, Account]):
 
 def test_a_share_that_comes_before_any_traffic() -> None:
     """A proxy that was restarted has its old share at once, while it lasts; what is kept is bounded."""
-    desk = Desk(GROUPS, accounts_max=2)
+    desk = Desk(GROUPS, subjects_max=2)
     for group in ("a", "b", "rg1"):
         desk.share(group, publishRateInMsgs=50.0)
     assert list(desk.meter._early) == ["b", "rg1"]
@@ -39,7 +39,7 @@ def test_a_share_that_comes_before_any_traffic() -> None:
 
 def test_an_early_share_of_a_very_long_name_is_passed_over() -> None:
     """Were it a mistake, all that stand behind it in the same record would be lost."""
-    desk = Desk(GROUPS, accounts_max=1)
+    desk = Desk(GROUPS, subjects_max=1)
     for group in ("a" * 600, "rg1"):
         desk.share(group, publishRateInMsgs=50.0)
     assert list(desk.meter._early) == ["rg1"]
@@ -61,7 +61,7 @@ def test_shares_that_end_together_are_one_line_of_the_log(caplog: pytest.LogCapt
 
 def test_the_table_of_accounts_is_bounded() -> None:
     """An account without share and debt makes room; where none does, traffic is not metered, and counted."""
-    desk = Desk(many_groups(5, rate=100), accounts_max=2)
+    desk = Desk(many_groups(5, rate=100), subjects_max=2)
     for number in range(3):
         publish(desk, 1, topic=f"t.n{number}.x")
     assert list(desk.meter.accounts) == ["g2"] and desk.meter.unmetered == 0
@@ -74,7 +74,7 @@ def test_the_table_of_accounts_is_bounded() -> None:
 @pytest.mark.parametrize("held", [64, 63])
 def test_groups_without_room_cost_no_look_at_all_accounts(held: int) -> None:
     """Two that alternate before a table of active ones, with one place for them or none: a look a second."""
-    desk = Desk(many_groups(66), accounts_max=64)
+    desk = Desk(many_groups(66), subjects_max=64)
     for number in range(held):
         publish(desk, 1, topic=f"t.n{number}.x")
         desk.share(f"g{number}", ttl_ms=10**9, publishRateInMsgs=1_000.0)
@@ -93,7 +93,7 @@ def test_groups_without_room_cost_no_look_at_all_accounts(held: int) -> None:
 
 def test_making_room_pays_for_itself() -> None:
     """Where accounts are free, a look at all of them makes room for an eighth at least."""
-    desk = Desk(many_groups(1_000), accounts_max=64)
+    desk = Desk(many_groups(1_000), subjects_max=64)
     accounts = desk.meter.accounts = Looked()
     for number in range(1_000):
         publish(desk, 1, topic=f"t.n{number}.x")
@@ -110,7 +110,7 @@ def test_making_room_pays_for_itself() -> None:
 
 def test_a_group_without_room_gets_it_when_there_is_some() -> None:
     """Within a second, and until then all that passes of it is counted."""
-    desk = Desk(many_groups(2), accounts_max=1)
+    desk = Desk(many_groups(2), subjects_max=1)
     publish(desk, 1, topic="t.n0.x")
     desk.share("g0", ttl_ms=10**9, publishRateInMsgs=1_000.0)
     for _ in range(3):
@@ -127,7 +127,7 @@ EACH = {"quotas[user=<default>,client-id=<default>]": {"producer_byte_rate": 1_0
 
 def test_whoever_takes_many_names_takes_no_tenants_room() -> None:
     """Groups are metered all the same, also where each of the names has a share already."""
-    desk = Desk({**many_groups(1, rate=100), **EACH}, accounts_max=8)
+    desk = Desk({**many_groups(1, rate=100), **EACH}, subjects_max=8)
     for number in range(100):
         send_bytes(desk, "mallory", f"c{number}", PUBLISH, 1)
         desk.share(f"quota/user=mallory,client-id=c{number}", publishRateInBytes=1_000.0)
@@ -137,7 +137,7 @@ def test_whoever_takes_many_names_takes_no_tenants_room() -> None:
 
 def test_of_many_names_those_that_used_least_make_room() -> None:
     """Who owes goes last. What they used is reported as far as there is room; the rest is counted."""
-    desk = Desk(EACH, accounts_max=8)
+    desk = Desk(EACH, subjects_max=8)
     assert send_bytes(desk, "bob", "owes", PUBLISH, 1_000) is not None
     send_bytes(desk, "bob", "used", PUBLISH, 20)
     desk.share("quota/user=bob,client-id=used", publishRateInBytes=1_000.0)
@@ -151,7 +151,7 @@ def test_of_many_names_those_that_used_least_make_room() -> None:
 
 def test_where_all_owe_there_is_room_too() -> None:
     """Or whoever comes later would have no limit at all."""
-    desk = Desk(EACH, accounts_max=8)
+    desk = Desk(EACH, subjects_max=8)
     for number in range(30):
         assert send_bytes(desk, "mallory", f"c{number}", PUBLISH, 10_000) is not None
     assert send_bytes(desk, "bob", "app", PUBLISH, 10_000) is not None
@@ -163,7 +163,7 @@ def test_an_account_that_made_room_is_charged_no_more() -> None:
         "quotas[user=alice]": {"producer_byte_rate": 10**9},
         "quotas[user=alice,client-id=app]": {"consumer_byte_rate": 10**9},
     }
-    desk = Desk(policies, accounts_max=1)
+    desk = Desk(policies, subjects_max=1)
     for direction in (PUBLISH, DISPATCH, PUBLISH, DISPATCH, PUBLISH):
         send_bytes(desk, "alice", "app", direction, 100)
         desk.now_ms += 1_000.0

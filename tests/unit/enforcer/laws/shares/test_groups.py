@@ -23,7 +23,7 @@ class Rig(Desk):
     """Groups with clocks that a test sets; `leap_ms` is how far each look at the clock moves it."""
 
     def __init__(self) -> None:
-        super().__init__({}, metric_subjects_max=10)
+        super().__init__({}, subjects_max=100)
         self.leap_ms = 0.0
         # Our own clock is off; what has a time of its own goes by the brokers'.
         self.clock = Clock(steady_ms=self.steady_ms, wall_ms=lambda: EPOCH_MS + int(self.now_ms) - 10_000)

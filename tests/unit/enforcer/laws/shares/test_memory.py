@@ -37,7 +37,7 @@ def test_names_that_clients_make_up(
 ) -> None:
     """Ten times what the tables hold, with reports in between."""
     monkeypatch.setattr(bounds, "TOPICS_MAX", 2_000)
-    desk = Desk(POLICIES, accounts_max=100, subjects_max=100)
+    desk = Desk(POLICIES, subjects_max=100)
     desk.meter.interval_ms = 1_000
     tracemalloc.start()
     taken = []

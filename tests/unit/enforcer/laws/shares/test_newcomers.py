@@ -10,10 +10,9 @@ from property_kit import tries
 
 from enforcer.core.account import PUBLISH, State
 from enforcer.laws.shares.decisions import SLOTS, Share, slots_of
-from enforcer.laws.shares.newcomers import SETTLE_MS, Newcomers
+from enforcer.laws.shares.newcomers import JOINING_FRACTION, SETTLE_MS, Newcomers
 
 LIMIT = 300.0
-FRACTION = 0.05
 STEP_MS = 50.0
 ROUND_MS = 1_000
 
@@ -21,16 +20,16 @@ ROUND_MS = 1_000
 @pytest.fixture
 def one() -> Newcomers:
     """Nobody has come yet."""
-    return Newcomers(FRACTION)
+    return Newcomers()
 
 
 def test_not_known_who_lives(one: Newcomers) -> None:
     """A part of the limit as ever, and again once it is known no more."""
-    assert one.part("g", 0.0) == FRACTION
+    assert one.part("g", 0.0) == JOINING_FRACTION
     one.set_alive(2, 0.0)
     assert one.part("g", SETTLE_MS) == 0.5
     one.set_alive(None, SETTLE_MS)
-    assert one.part("g", SETTLE_MS) == FRACTION
+    assert one.part("g", SETTLE_MS) == JOINING_FRACTION
 
 
 def test_more_proxies_count_at_once_fewer_later(one: Newcomers) -> None:
@@ -56,9 +55,9 @@ def test_what_is_remembered_is_bounded(one: Newcomers) -> None:
     for first in range(0, 1_000_000, 100_000):
         names = [f"group-{number}" for number in range(first, first + 100_000)]
         one.stand(slots_of(names), 0.0, 10_000.0)
-        assert {one.part(name, SETTLE_MS) for name in names[:1_000]} == {FRACTION}
+        assert {one.part(name, SETTLE_MS) for name in names[:1_000]} == {JOINING_FRACTION}
     assert len(one._until_s) == SLOTS
-    assert one.part("never heard of", SETTLE_MS) == FRACTION
+    assert one.part("never heard of", SETTLE_MS) == JOINING_FRACTION
     assert one.part("group-1", 10_001.0) == 0.5
 
 
@@ -66,7 +65,7 @@ def test_a_time_that_no_clock_reaches(one: Newcomers) -> None:
     """Anybody may write to the topic."""
     one.set_alive(2, 0.0)
     one.stand(slots_of(["g"]), 0.0, 2.0**53)
-    assert one.part("g", 1e9) == FRACTION
+    assert one.part("g", 1e9) == JOINING_FRACTION
 
 
 def test_a_lone_proxy_has_the_whole_limit() -> None:
@@ -166,7 +165,7 @@ def test_together_never_more_than_the_limit_and_a_newcomers_part(
         if now_ms % ROUND_MS == 300:
             reported = living
         together = sum(proxy.rate for proxy in living)
-        assert together <= LIMIT * (1 + FRACTION) + 1e-6, now_ms
+        assert together <= LIMIT * (1 + JOINING_FRACTION) + 1e-6, now_ms
         now_ms += STEP_MS
     if living and not job:
         # Nothing is left unused either, once those who left are known to be gone.

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from meter_kit import ALICE, GROUPS, TOPIC, Desk, many_groups
+from meter_kit import ALICE, GROUPS, TOPIC, Desk, alone, many_groups
 
 from enforcer.core.account import PUBLISH
 from enforcer.laws.shares.topic_accounts import BillItem, TopicAccounts
@@ -58,7 +58,8 @@ def test_the_longest_wait_is_told() -> None:
 
 def test_a_refund_is_for_one_topic() -> None:
     """And no more than what was not forgiven, however often."""
-    desk = Desk(GROUPS, joining_fraction=1.0, debt_max_s=1)
+    desk = Desk(GROUPS, debt_max_s=1)
+    alone(desk.meter)
     bill = desk.topics.bill([(TOPIC, 10_000, 10), ("acme.other.t", 7, 7)])
     charged = bill.charge(PUBLISH, 0.0)
     account = desk.meter.accounts["rg1"]
@@ -72,7 +73,8 @@ def test_a_refund_is_for_one_topic() -> None:
 
 def test_a_topic_that_is_listed_often_is_refunded_once() -> None:
     """Each listing is charged, each refusal gives back what it cost, and what was forgiven adds up."""
-    desk = Desk(GROUPS, joining_fraction=1.0, debt_max_s=1)
+    desk = Desk(GROUPS, debt_max_s=1)
+    alone(desk.meter)
     bill = desk.topics.bill([(TOPIC, 10, 10), (TOPIC, 20, 20), (TOPIC, 15, 15)])
     account = desk.meter.accounts["rg1"]
     charged = bill.charge(PUBLISH, 0.0)
@@ -123,7 +125,7 @@ def test_what_is_remembered_follows_the_policies() -> None:
 
 def test_an_account_that_makes_room_within_a_frame_is_charged_no_more() -> None:
     """One frame brings more groups than there is room for: what cannot be counted is counted as that."""
-    desk = Desk(many_groups(3), accounts_max=1)
+    desk = Desk(many_groups(3), subjects_max=1)
     charge(desk.topics, [("t.n0.x", 1, 0)])
     charge(desk.topics, [("t.n0.x", 1, 0), ("t.n1.x", 1, 0), ("t.n0.x", 1, 0)])
     desk.report()

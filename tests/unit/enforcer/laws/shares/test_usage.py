@@ -153,7 +153,7 @@ def told_use(desk: Desk) -> dict[str, int]:
 
 def test_a_group_that_makes_room_is_reported() -> None:
     """Once a round, however often it left and came back; then its silence is said: its share is free."""
-    desk = Desk(many_groups(4), accounts_max=2)
+    desk = Desk(many_groups(4), subjects_max=2)
     for _ in range(2):
         for number in range(4):
             publish(desk, 10 + number, topic=f"t.n{number}.x")
@@ -179,7 +179,7 @@ def test_what_was_used_before_a_policy_went_is_reported() -> None:
 
 def test_time_in_debt_of_a_group_that_made_room_is_reported() -> None:
     """All of the round's, as if it had stayed."""
-    desk = Desk(many_groups(2, rate=1_000), accounts_max=1)
+    desk = Desk(many_groups(2, rate=1_000), subjects_max=1)
     for _ in range(2):
         publish(desk, 35, topic="t.n0.x")  # 50 a second, 25 in stock
         desk.now_ms += 200
@@ -194,15 +194,15 @@ def test_time_in_debt_of_a_group_that_made_room_is_reported() -> None:
 
 def test_use_that_is_kept_for_the_report_is_bounded() -> None:
     """At the bound no account makes room until the report; what finds none is counted, nothing is lost."""
-    count, accounts_max = 50, 4
-    desk = Desk(many_groups(count), accounts_max=accounts_max)
+    count, subjects_max = 50, 4
+    desk = Desk(many_groups(count), subjects_max=subjects_max)
     for number in range(count):
         publish(desk, 1, topic=f"t.n{number}.x")
-    assert len(desk.meter.accounts) == len(desk.meter._left[False]) == accounts_max
+    assert len(desk.meter.accounts) == len(desk.meter._left[False]) == subjects_max
     desk.report()
     assert sum(told_use(desk).values()) + desk.meter.unmetered == count and not desk.meter._left[False]
     publish(desk, 1, topic="t.n0.x")
-    assert desk.meter.unmetered == count - 2 * accounts_max
+    assert desk.meter.unmetered == count - 2 * subjects_max
 
 
 def reportable(desk: Desk) -> int:
@@ -214,7 +214,7 @@ def reportable(desk: Desk) -> int:
 @given(st.lists(st.tuples(st.integers(0, 7), st.integers(0, 90), st.sampled_from([0, 7, 400])), max_size=80))
 def test_all_use_is_reported_or_counted(steps: list[tuple[int, int, int]]) -> None:
     """Whatever order groups come in, with debts that are waited off later; a throttled one may say 1 more."""
-    desk = Desk(many_groups(8, rate=1_000), accounts_max=3)
+    desk = Desk(many_groups(8, rate=1_000), subjects_max=3)
     passed = told = 0
     for number, (group, records, pause_ms) in enumerate(steps):
         before = desk.meter.unmetered
