@@ -42,10 +42,12 @@ class RoundQuestion:
         precise_age: publish times are needed: of each topic's oldest subscription.
         expires: full name of a topic -> whether those of all its subscriptions are, since its quota of time
             evicts.
+        interval_s: from one look to the next.
     """
 
     precise_age: bool
     expires: Callable[[str], bool]
+    interval_s: int = 0
 
 
 @dataclass(slots=True, kw_only=True)

@@ -157,7 +157,7 @@ class BacklogCollector:
             quota = backlog_quota(policies, topic, BacklogKind.AGE)
             return quota.limit > 0 and quota.policy == EVICTION
 
-        return RoundQuestion(precise_age=precise, expires=expires)
+        return RoundQuestion(precise_age=precise, expires=expires, interval_s=check_interval_s(policies))
 
     async def _wait(self, began_s: float) -> None:
         """Until the next check is due, which another policy may bring nearer; one that came late is said."""

@@ -28,7 +28,7 @@ from streaming.contract.namespaces import Namespaces
 from streaming.contract.topics import Cluster
 
 LOOK_S: Final = 30.0
-"""Limit of reading the whole cluster; what is not read by then is left out."""
+"""Limit of reading the whole cluster, or half the interval if longer; what is unread by then is left out."""
 PARTITIONS_MAX: Final = 100_000
 """Partitions whose stretches are kept; others are counted as unread."""
 STRETCHES_MAX: Final = 63
@@ -87,7 +87,7 @@ class KafkaCluster:
     async def look(self, wants: RoundQuestion) -> RoundResult:
         """Read all topics (see BacklogCluster)."""
         try:
-            with self._connection.within(LOOK_S):
+            with self._connection.within(max(LOOK_S, wants.interval_s / 2)):
                 return await self._look(wants)
         except Unanswered:
             # Whatever state the connections are in, the next check starts from fresh ones.

@@ -17,17 +17,21 @@ from streaming.contract.namespaces import Namespaces
 from streaming.contract.topics import Cluster
 
 
-def test_a_look_at_a_cluster_that_is_silent_has_its_limit(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whatever each of its requests may take."""
+@pytest.mark.parametrize(("interval_s", "limit_s"), [(0, 0.1), (1, 0.5)])
+def test_a_look_at_a_cluster_that_is_silent_has_its_limit(
+    monkeypatch: pytest.MonkeyPatch, interval_s: int, limit_s: float
+) -> None:
+    """Whatever each of its requests may take; a long interval leaves more time."""
     silent = SimpleNamespace(call_soon=lambda *_: KafkaFuture())
     admin = SimpleNamespace(_manager=silent, close=lambda: None)
     monkeypatch.setattr(connection_module, "AdminClient", lambda **_: admin)
     monkeypatch.setattr("streaming.collect.kafka.cluster.LOOK_S", 0.1)
     cluster = KafkaCluster(Cluster("127.0.0.1:1"), Namespaces("tenant.namespace.topic"))
     begun = time.monotonic()
+    wants = RoundQuestion(precise_age=False, expires=lambda _topic: False, interval_s=interval_s)
     with pytest.raises(Unanswered, match="the cluster did not answer"):
-        asyncio.run(cluster.look(RoundQuestion(precise_age=False, expires=lambda _topic: False)))
-    assert time.monotonic() - begun < connection_module.GRACE_S
+        asyncio.run(cluster.look(wants))
+    assert limit_s <= time.monotonic() - begun < connection_module.GRACE_S
     cluster.close()
 
 
