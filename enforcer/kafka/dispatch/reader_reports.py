@@ -35,6 +35,8 @@ REST_MS: Final = 1_000.0
 """How often all else that is new."""
 ROWS_MAX: Final = 100_000
 """Rows that wait; of more the first are not told until all is told again."""
+WAITING_MAX: Final = 500_000
+"""Partitions of connections in rows that wait; further ones are told of when these have gone."""
 PARTS_MAX: Final = 1_000
 """Partitions of a row."""
 NAMES_MAX: Final = 5_000
@@ -107,7 +109,13 @@ class ReadersExchange:
             for *key, parts in stands
             for first in range(0, len(parts), PARTS_MAX)
         )
-        self._rows.extend(("trails", row) for row in self._trails(every))
+        room = WAITING_MAX - sum(len(row[-1]) for kind, row in self._rows if kind == "trails")
+        for row in self._trails(every):
+            room -= len(row[-1])
+            if room < 0:
+                # What is new of this connection stays untold until then, and of those after it.
+                break
+            self._rows.append(("trails", row))
         gone = context.finder.trails.gone
         self._rows.extend(("gone", [number]) for number in gone)
         gone.clear()

@@ -202,6 +202,24 @@ def test_what_cannot_all_be_told_in_time_does_not_pile_up(
     assert "new" in b.desk.readers.groups(CLIENT)
 
 
+def test_connections_with_many_partitions_wait_their_turn(
+    pair: tuple[Proxy, Proxy], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A hundred that asked for 10,000 each, again and again, took 10 GB; all are told in the end."""
+    a, b = pair
+    for name, most in (("AT_ONCE_BYTES", 1), ("RECORD_BYTES", 1), ("WAITING_MAX", 5)):
+        monkeypatch.setattr(reader_reports, name, most)
+    rigs = [Rig(a.world) for _ in range(3)]
+    for rig in rigs:
+        rig.fetches._trail.asked(T, [(number, 0) for number in range(3)], 0.0)
+        rig.fetches._trail.client = CLIENT
+        a.desk.groups_of(CLIENT, rig.fetches._trail, T, ["t"], [0])
+    for _ in range(4):
+        a.tells(b)
+        assert sum(len(row[-1]) for _, row in a.telling._rows) <= 5
+    assert len(living(b)) == 3
+
+
 def test_it_is_an_event_that_decides_nothing(pair: tuple[Proxy, Proxy]) -> None:
     """The job passes it over as it does a sign of life."""
     a, b = pair
