@@ -89,7 +89,7 @@ class ReadersExchange:
         context.look()
         context.finder.trails.forget(now_ms - LIFE_MS)
         told, left = context.readers.news()
-        stands = context.finder.stands.news()
+        stands = context.finder.stands
         others = context.dispatch.proxies
         self._came |= others > self._others
         self._others = others
@@ -97,6 +97,7 @@ class ReadersExchange:
             self._rows.clear()
             self._urgent.clear()
             context.finder.trails.gone.clear()
+            stands.news()
             return
         every = (self._came or now_ms >= self._again_ms) and not self._rows
         if every:
@@ -104,11 +105,13 @@ class ReadersExchange:
             self._again_ms = now_ms + AGAIN_MS
             told = list(context.readers.all(own=True))
         self._add(told, left)
-        self._rows.extend(
-            ("stands", [*key, parts[first : first + PARTS_MAX]])
-            for *key, parts in stands
-            for first in range(0, len(parts), PARTS_MAX)
-        )
+        if all(kind != "stands" for kind, _ in self._rows):
+            # Where some wait, more of a partition's offsets take each other's place meanwhile.
+            self._rows.extend(
+                ("stands", [*key, parts[first : first + PARTS_MAX]])
+                for *key, parts in stands.news()
+                for first in range(0, len(parts), PARTS_MAX)
+            )
         room = WAITING_MAX - sum(len(row[-1]) for kind, row in self._rows if kind == "trails")
         for row in self._trails(every):
             room -= len(row[-1])

@@ -275,7 +275,7 @@ class Stands:
 
     def __init__(self) -> None:
         self._size = 0
-        self._untold: dict[tuple[str, str, str], dict[int, int]] = {}
+        self._untold: dict[tuple[str, str, str, int], int] = {}
         self._groups: OrderedDict[tuple[str, str], dict[tuple[str, int], Stand]] = OrderedDict()
 
     def of(self, user: str, group: str, topic: str, number: int) -> Stand | None:
@@ -296,13 +296,14 @@ class Stands:
         """Others are to be told of it; what a client made up is passed over, since its row would be."""
         if min(number, offset) < 0:
             return
-        key = user, group, topic
-        if len(self._untold) < GROUPS_MAX or key in self._untold:
-            parts = self._untold.setdefault(key, {})
-            if len(parts) < TRAIL_MAX or number in parts:
-                parts[number] = offset
+        key = user, group, topic, number
+        if len(self._untold) < OFFSETS_MAX or key in self._untold:
+            self._untold[key] = offset
 
     def news(self) -> list[list[Any]]:
         """Rows of principal, group, topic and partitions with offsets, each once."""
-        found, self._untold = self._untold, {}
-        return [[*key, [list(part) for part in parts.items()]] for key, parts in found.items()]
+        found: dict[tuple[str, str, str], list[list[int]]] = {}
+        for (user, group, topic, number), offset in self._untold.items():
+            found.setdefault((user, group, topic), []).append([number, offset])
+        self._untold = {}
+        return [[*key, parts] for key, parts in found.items()]
