@@ -151,6 +151,7 @@ class ControlPlane:
             # Kafka has been away: what is read back has its time now.
             self._start_until_ms = self.clock.steady_ms() + limit_ms
         self._opening = self._loop.create_task(self._open())
+        self._opening.add_done_callback(_say_why)
         left_s = (self._start_until_ms - self.clock.steady_ms()) / 1000
         done, _ = await asyncio.wait((self._opening,), timeout=max(0.0, left_s))
         self._joining.check_name()
@@ -292,3 +293,9 @@ class ControlPlane:
         # From the producer's thread; the loop may have closed meanwhile.
         with contextlib.suppress(RuntimeError):
             self._loop.call_soon_threadsafe(function)
+
+
+def _say_why(opening: asyncio.Task[None]) -> None:
+    """Say that the laws have not begun, which nobody would see until they are missed."""
+    if not opening.cancelled() and (error := opening.exception()) is not None:
+        logger.critical("what was decided before cannot be followed, restart the proxy", exc_info=error)

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import json
 import logging
 import time
 from collections.abc import AsyncIterator, Coroutine, Mapping
@@ -165,7 +166,11 @@ class HttpProxy:
                 value = orjson.loads(await self._read(reply) or b"")
             except orjson.JSONDecodeError:
                 raise HttpRefusal(502, "The upstream's answer cannot be read") from None
-            filled = orjson.dumps(fill(value, call.origin))
+            told = fill(value, call.origin)
+        try:
+            filled = orjson.dumps(told)
+        except TypeError:  # a number beyond 64 bits, as reports of backlogs may add up to
+            filled = json.dumps(told).encode()
         kept = [(name, value) for name, value in reply.headers if name != b"content-length"]
         await call.answer(reply.status, kept, filled)
 

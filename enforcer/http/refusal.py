@@ -28,15 +28,15 @@ class HttpRefusal(WeirError):
 
 def refuse(answer: "Answer") -> tuple[int, list[tuple[bytes, bytes]], bytes]:
     """Status, headers and body for a request that was not allowed."""
-    retry_s = _bounded(ceil(answer.retry_ms / 1000))
+    retry_s = ceil(_bounded(answer.retry_ms / 1000))
     headers = [
         (b"content-type", b"application/problem+json"),
         (b"retry-after", str(retry_s).encode()),
         (b"cache-control", b"no-store"),
     ]
     if answer.quota is not None:
-        burst = _bounded(int(answer.quota.burst))
-        window_s = _bounded(max(1, ceil(answer.quota.burst / answer.quota.rate)))
+        burst = int(_bounded(answer.quota.burst))
+        window_s = max(1, ceil(_bounded(answer.quota.burst / answer.quota.rate)))
         headers += [
             (b"ratelimit-policy", f'"{POLICY}";q={burst};w={window_s}'.encode()),
             (b"ratelimit", f'"{POLICY}";r=0;t={retry_s}'.encode()),
@@ -52,5 +52,5 @@ def refuse(answer: "Answer") -> tuple[int, list[tuple[bytes, bytes]], bytes]:
     return 429, headers, orjson.dumps(problem)
 
 
-def _bounded(number: int) -> int:
+def _bounded(number: float) -> float:
     return min(number, _INTEGER_MAX)

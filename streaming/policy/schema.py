@@ -27,7 +27,7 @@ MAX_NAME_LENGTH: Final = 1024
 MAX_WINDOWS: Final = 100_000
 # One in 31 years: what is less, such as 1e-300, is no limit but a switch, and somebody's mistake.
 MIN_RATE: Final = 1e-9
-# Keeps burst / rate and 11 x rate finite.
+# Keeps 11 x rate finite; burst / rate may be infinite.
 MAX_MUTATION_RATE: Final = 1e300
 MUTATION_RATE: Final = "controller_mutation_rate"
 

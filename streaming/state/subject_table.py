@@ -101,13 +101,20 @@ class SubjectTable:
         """A field of all rows, by their numbers, to be changed in place; behind them is room for more."""
         return self._room[name]
 
-    def bound(self, most: int) -> None:
-        """Hold the table to so many rows: those with the oldest `last` leave first, ties by name."""
+    def bound(self, most: int, needed: Flags | None = None) -> None:
+        """Hold the table to so many rows: those with the oldest `last` leave first, ties by name.
+
+        Args:
+            most: see there.
+            needed: rows that leave only where all others have left.
+        """
         surplus = len(self) - most
         if surplus <= 0:
             return
-        by_age = pa.table({LAST: np.ascontiguousarray(self.state[LAST]), SUBJECT: self.names})
-        order = pc.sort_indices(by_age, sort_keys=[(LAST, "ascending"), (SUBJECT, "ascending")])
+        by_age = {LAST: pa.array(np.ascontiguousarray(self.state[LAST])), SUBJECT: self.names}
+        if needed is not None:
+            by_age = {"needed": pa.array(needed), **by_age}
+        order = pc.sort_indices(pa.table(by_age), sort_keys=[(key, "ascending") for key in by_age])
         which = np.ones(len(self), dtype=np.bool_)
         which[order.to_numpy()[:surplus]] = False
         self.keep(which)

@@ -77,8 +77,8 @@ class Bill:
         self._admitted: dict[str, tuple[int, int, int]] = {}
         self._waits: dict[str, int] = {}
         self._stored: dict[str, tuple[int, int]] = {}
-        # What brokers told last of groups in use: when, of what period.
-        self._told: dict[tuple[str, str], tuple[int, int, tuple[int, ...]]] = {}
+        # What brokers told last of groups in use: when, of what period, in which run.
+        self._told: dict[tuple[str, str], tuple[int, int, tuple[int, ...], str]] = {}
         self.bad = 0
         """Records that could not be used, which no law has counted either."""
 
@@ -152,13 +152,15 @@ class Bill:
                 continue
             else:
                 charges = self._of(self._payers.get(group, f"resourcegroup={group}"))
-            ts, period_ms, told = self._told.pop((event.broker, group), (event.ts, 1, report.counts))
-            left_out = round((event.ts - event.period_ms - ts) / period_ms)
+            # A proxy that was killed has left nothing out; its ids differ behind the last "-" until then.
+            run = event.id.rpartition("-")[0] if event.id.startswith(event.broker) else ""
+            ts, period_ms, told, before = self._told.pop((event.broker, group), (event.ts, 1, (), run))
+            left_out = round((event.ts - event.period_ms - ts) / period_ms) if run == before else 0
             for counts in (report.counts, *[told] * (left_out if left_out <= _LEFT_OUT_MAX else 0)):
                 charges.bytes_in += counts[1]
                 charges.bytes_out += counts[3]
             if any(report.counts):
-                self._told[event.broker, group] = event.ts, event.period_ms, report.counts
+                self._told[event.broker, group] = event.ts, event.period_ms, report.counts, run
             charges.throttled_ms += max(time_ms or 0 for time_ms in report.throttled_ms)
 
     def _waited(self, subject: str, at: int, wait_ms: int) -> int:

@@ -6,6 +6,7 @@ configuration. That time is the request's end.
 """
 
 import re
+from collections import Counter
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
@@ -67,7 +68,9 @@ class KafkaRequestLog(Source):
         self._usage = ByteUsage(period_ms)
         self._controllers: set[str] = set()
         self._groups: LRUCache[tuple[str, str, int], str | None] = LRUCache(_CLIENTS_MAX)
-        self._seconds: dict[str, tuple[tuple[bytes, ...], datetime]] = {}
+        self._seconds: dict[str, tuple[tuple[bytes, ...], datetime, bool]] = {}
+        # Lines in an hour that the zone has twice, of files that do not go back in it so far.
+        self._unsure = Counter[str]()
 
     def is_one(self, value: bytes) -> bool:
         return _MARK in value
@@ -78,15 +81,18 @@ class KafkaRequestLog(Source):
             return None
         day, clock, ms, zone = found.groups()
         key = (day, clock, zone or b"")
-        known, before = self._seconds.get(file, ((), None))
+        known, before, _ = self._seconds.get(file, ((), None, False))
         if before is None or key != known:
-            moment = datetime.fromisoformat(b"%sT%s%s".__mod__(key).decode())
+            moment, unsure = datetime.fromisoformat(b"%sT%s%s".__mod__(key).decode()), False
             if moment.tzinfo is None:
                 moment = moment.replace(tzinfo=self._zone)
+                second = moment.replace(fold=1)
+                unsure = moment.utcoffset() != second.utcoffset()
                 if before is not None and _BACK[0] < before - moment.astimezone(UTC) < _BACK[1]:
-                    moment = moment.replace(fold=1)
+                    moment, unsure = second, False
+                    self._unsure.pop(file, None)
             before = moment.astimezone(UTC)
-            self._seconds[file] = key, before
+            self._seconds[file] = key, before, unsure
         return round(before.timestamp()) * 1000 + int(ms or 0)
 
     def events(self, line: LogLine) -> Iterator[Event]:
@@ -101,6 +107,7 @@ class KafkaRequestLog(Source):
         ended = self.time_of(value, line.file)
         if ended is None:
             raise BadEvent("no date and time in front of it; such as [2026-11-26 10:42:11,840] was expected")
+        self._unsure[line.file] += self._seconds[line.file][2]
         try:
             logged: Fields = orjson.loads(value[place : value.rfind(b"}") + 1])
         except orjson.JSONDecodeError as error:
@@ -189,6 +196,7 @@ class KafkaRequestLog(Source):
         for count, text in (
             (self.lacking["partitions"], "topics: the log does not say how many partitions; 1 counted"),
             (self.lacking["names"], "topics by an id that no Metadata explains: no group"),
+            (self._unsure.total(), f"lines in an hour that {self._zone} has twice: taken for the first one"),
             (self._usage.late, "reports for times already reported: bytes of that time are too low"),
             (self._usage.uncounted, "groups beyond what there is room for were not counted"),
         ):

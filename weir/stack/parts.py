@@ -201,7 +201,7 @@ def look_after(parts: Iterable[Part], say: Callable[[str], None], *, restart: bo
         change = part.look()
         changed = changed or change is not Change.NONE
         if change is Change.READY:
-            say(f"{part.name} is ready ({part.seconds:.1f} s)")
+            say(f"{part.name} (process {part.child.pid}) is ready ({part.seconds:.1f} s)")
         elif change is not Change.NONE:
             why = part.why()
             if not restart:

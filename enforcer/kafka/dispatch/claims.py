@@ -97,7 +97,8 @@ class Claims:
         # Until when it need not be asked either.
         self._ample: dict[Claim, float] = {}
         self._generation = -1
-        self._held_since_ms = inf
+        # Since when a request is kept; since when one was that has gone on since, and may be taken back.
+        self._held_since_ms = self._released_ms = inf
         self._taken_back = False
 
     def wake(self) -> None:
@@ -204,8 +205,9 @@ class Claims:
         """Whether a request is kept, for so long, but not for longer than `most_ms` since it came."""
         now_ms = self._context.steady_ms()
         if not self.held:
-            self._held_since_ms = now_ms
-            self._context.metrics.held_fetches.inc()
+            before_ms = self._released_ms if self._taken_back else inf
+            self._held_since_ms = min(before_ms, now_ms)
+            self._context.metrics.held_fetches.inc(before_ms == inf)
         left_ms = self._held_since_ms + most_ms - now_ms
         if left_ms > 0:
             self._pause.pause(min(wait_ms, left_ms))
@@ -213,6 +215,7 @@ class Claims:
 
     def release(self) -> None:
         """The request is not kept any more."""
+        self._released_ms = min(self._held_since_ms, self._released_ms if self._taken_back else inf)
         self._held_since_ms = inf
         self._taken_back = False
 

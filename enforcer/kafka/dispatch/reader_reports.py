@@ -35,6 +35,8 @@ REST_MS: Final = 1_000.0
 """How often all else that is new."""
 ROWS_MAX: Final = 100_000
 """Rows that wait; of more the first are not told until all is told again."""
+WAITING_MAX: Final = 500_000
+"""Partitions of connections in rows that wait; further ones are told of when these have gone."""
 PARTS_MAX: Final = 1_000
 """Partitions of a row."""
 NAMES_MAX: Final = 5_000
@@ -87,7 +89,7 @@ class ReadersExchange:
         context.look()
         context.finder.trails.forget(now_ms - LIFE_MS)
         told, left = context.readers.news()
-        stands = context.finder.stands.news()
+        stands = context.finder.stands
         others = context.dispatch.proxies
         self._came |= others > self._others
         self._others = others
@@ -95,6 +97,7 @@ class ReadersExchange:
             self._rows.clear()
             self._urgent.clear()
             context.finder.trails.gone.clear()
+            stands.news()
             return
         every = (self._came or now_ms >= self._again_ms) and not self._rows
         if every:
@@ -102,12 +105,20 @@ class ReadersExchange:
             self._again_ms = now_ms + AGAIN_MS
             told = list(context.readers.all(own=True))
         self._add(told, left)
-        self._rows.extend(
-            ("stands", [*key, parts[first : first + PARTS_MAX]])
-            for *key, parts in stands
-            for first in range(0, len(parts), PARTS_MAX)
-        )
-        self._rows.extend(("trails", row) for row in self._trails(every))
+        if all(kind != "stands" for kind, _ in self._rows):
+            # Where some wait, more of a partition's offsets take each other's place meanwhile.
+            self._rows.extend(
+                ("stands", [*key, parts[first : first + PARTS_MAX]])
+                for *key, parts in stands.news()
+                for first in range(0, len(parts), PARTS_MAX)
+            )
+        room = WAITING_MAX - sum(len(row[-1]) for kind, row in self._rows if kind == "trails")
+        for row in self._trails(every):
+            room -= len(row[-1])
+            if room < 0:
+                # What is new of this connection stays untold until then, and of those after it.
+                break
+            self._rows.append(("trails", row))
         gone = context.finder.trails.gone
         self._rows.extend(("gone", [number]) for number in gone)
         gone.clear()

@@ -23,7 +23,8 @@ OFFSETS_MAX: Final = 200_000
 """Partitions of all groups together whose offsets are known."""
 KEPT_MS: Final = 10_000.0
 KEPT_MAX: Final = 10_000
-"""So long, and of so many connections that have ended, it is known what they were delivered."""
+KEPT_PARTS_MAX: Final = 500_000
+"""So long, and of so many connections that have ended, with so many partitions, it is known what they had."""
 
 
 class Stand(NamedTuple):
@@ -169,8 +170,9 @@ class Trails:
         self.left = 0
         self.changes: dict[str, int] = {}
         self._count = 0
-        # With when they ended: what they have had may still be committed, or be told of.
-        self._kept: OrderedDict[Trail, float] = OrderedDict()
+        # With when they ended, and their size then: what they have had may still be committed, or told of.
+        self._kept: OrderedDict[Trail, tuple[float, int]] = OrderedDict()
+        self._kept_parts = 0
 
     def join(self, trail: Trail, topic: str) -> None:
         """A connection reads a topic."""
@@ -186,17 +188,19 @@ class Trails:
         if trail.told_ms is None and trail.topics():
             self.gone.append(trail.number)
         self.left += any(trail.acts.values())
-        self._kept[trail] = self._steady_ms()
+        self._kept[trail] = self._steady_ms(), trail.size
+        self._kept_parts += trail.size
         trail.ended = True
         for topic in trail.topics():
             self._changed(topic)
             for group in {*trail.acts.get(topic, ()), *trail.groups.get(topic, ())}:
                 take_out(self._by_group, (topic, group), trail)
-        while len(self._kept) > KEPT_MAX:
+        while len(self._kept) > KEPT_MAX or self._kept_parts > KEPT_PARTS_MAX:
             self._drop_first()
 
     def _drop_first(self) -> None:
-        trail, _ = self._kept.popitem(last=False)
+        trail, (_, size) = self._kept.popitem(last=False)
+        self._kept_parts -= size
         self._full.pop(trail, None)
         for topic in trail.topics():
             take_out(self._by_topic, topic, trail)
@@ -258,7 +262,7 @@ class Trails:
 
     def forget(self, before_ms: float) -> None:
         """Drop what others have said last before a time, and who has ended long enough ago."""
-        while self._kept and next(iter(self._kept.values())) + KEPT_MS <= self._steady_ms():
+        while self._kept and next(iter(self._kept.values()))[0] + KEPT_MS <= self._steady_ms():
             self._drop_first()
         for key, trail in list(self._told.items()):
             if trail.told_ms is not None and trail.told_ms < before_ms:
@@ -271,7 +275,7 @@ class Stands:
 
     def __init__(self) -> None:
         self._size = 0
-        self._untold: dict[tuple[str, str, str], dict[int, int]] = {}
+        self._untold: dict[tuple[str, str, str, int], int] = {}
         self._groups: OrderedDict[tuple[str, str], dict[tuple[str, int], Stand]] = OrderedDict()
 
     def of(self, user: str, group: str, topic: str, number: int) -> Stand | None:
@@ -292,13 +296,14 @@ class Stands:
         """Others are to be told of it; what a client made up is passed over, since its row would be."""
         if min(number, offset) < 0:
             return
-        key = user, group, topic
-        if len(self._untold) < GROUPS_MAX or key in self._untold:
-            parts = self._untold.setdefault(key, {})
-            if len(parts) < TRAIL_MAX or number in parts:
-                parts[number] = offset
+        key = user, group, topic, number
+        if len(self._untold) < OFFSETS_MAX or key in self._untold:
+            self._untold[key] = offset
 
     def news(self) -> list[list[Any]]:
         """Rows of principal, group, topic and partitions with offsets, each once."""
-        found, self._untold = self._untold, {}
-        return [[*key, [list(part) for part in parts.items()]] for key, parts in found.items()]
+        found: dict[tuple[str, str, str], list[list[int]]] = {}
+        for (user, group, topic, number), offset in self._untold.items():
+            found.setdefault((user, group, topic), []).append([number, offset])
+        self._untold = {}
+        return [[*key, parts] for key, parts in found.items()]

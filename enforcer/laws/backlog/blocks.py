@@ -104,7 +104,7 @@ class Blocks(EnforcerLaw):
         self._clock = context.clock
         self._brokers_ms = context.brokers_ms
         self._policies = context.policies
-        self._used = context.policies.at(context.brokers_ms())
+        self._used = self._seen = context.policies.at(context.brokers_ms())
         self._send_action = context.send_action
         # A block of another process of the same name is another one.
         self._actor = f"{context.proxy_id}-{context.clock.wall_ms()}"
@@ -167,10 +167,12 @@ class Blocks(EnforcerLaw):
 
     def _look_at_policies(self) -> None:
         policies = self._policies.at(self._brokers_ms())
-        if policies is not self._used:
+        if policies is not self._seen:
             self._used = policies
             for topic, statement in [*self._beyond.items(), *self._near.items()]:
                 self._place(topic, statement, POLICY)
+            # Not before: a mistake at one of them leaves the others to the next look.
+            self._seen = policies
 
     def _take(self, said: BacklogDecision, now_ms: float) -> None:
         topic = said.topic
@@ -221,13 +223,13 @@ class Blocks(EnforcerLaw):
         if before is not None:
             self._lifted = True
             self.metrics.blocks.labels(*before.kind).dec()
-            # One that met no request is not spoken of.
-            if (begun := self._begun.pop(topic, None)) is not None:
-                self._write(begun, ENDED, why if block is None else OTHER)
             del self._blocks[topic]
         if block is not None:
             self.metrics.blocks.labels(*block.kind).inc()
             self._blocks[topic] = block
+        # One that met no request is not spoken of.
+        if (begun := self._begun.pop(topic, None)) is not None:
+            self._write(begun, ENDED, why if block is None else OTHER)
 
     def _write(self, block: Block, step: str, why: str) -> None:
         """Log a step of a block on `weir.decisions`; never waited for: what cannot be written is counted."""

@@ -153,9 +153,10 @@ class ConcurrencyLimits(EnforcerLaw):
         partitions.set_policies(policies.at(at), policies.timeline.since(at))
         now = (partitions.generation, context.upstreams.changes)
         if now != self._seen:
-            self._seen = now
             for connection in list(context.connections()):
                 connection.count_by(self._limiter_of(connection.address))
+            # Not before: a mistake at one of them leaves the others to the next look.
+            self._seen = now
         partitions.look()
         partitions.forget_idle(
             lambda: {context.upstreams.partition_at(each.address) for each in context.connections()}

@@ -121,6 +121,7 @@ class DeliveryPart:
 
     def check(self, now_ms: float) -> None:
         """See link.Part."""
+        self.holds()
         if self._asking:
             self._asking.check(now_ms, heard=not self.link.stalled)
         for number, since_ms in list(self._gone.items()):
@@ -161,7 +162,9 @@ class DeliveryPart:
     def holds(self, *, more: bool = False) -> None:
         """What it holds has become more, or less: too much stops reading the broker until half is gone."""
         if self._full_from:
-            if self.held * 2 <= self._full_from:
+            # What others held may be gone, too: then its own may wait for hours, as under a daily rate.
+            room = max(self.held / HELD_MESSAGE_BYTES, self._context.held / HELD_TOTAL_BYTES) <= 0.5
+            if room or self.held * 2 <= self._full_from:
                 self._full_from = 0
                 self.link.resume_broker(self)
         elif more and (self.held > HELD_MESSAGE_BYTES or self._context.held > HELD_TOTAL_BYTES):

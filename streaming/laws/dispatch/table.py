@@ -54,7 +54,8 @@ DECISION: Final = DecisionForm(
 )
 _OPTIONAL: Final = frozenset({"proxy", "acquired", "applied_ts"})
 MAX_ROWS: Final = 131_072
-"""Rows of a shard; beyond it those without a delivery for longest start afresh: most have paid by then."""
+"""Rows of a shard; beyond it those without a delivery for longest start afresh, debtors last: who owes for
+days is silent for days."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,8 +122,11 @@ class DispatchTable(SubjectTable, LawState):
         results = _Results.of(len(at))
         for order, since in stretches(at, batch.timeline):
             self._walk_stretch(deliveries, at, rows, order, since, batch.timeline, results)
-        if not batch.replay:
-            self.bound(MAX_ROWS)
+        if len(self) > MAX_ROWS and not batch.replay:
+            needed = self._owe(np.arange(len(self)), self.names, int(at.max(initial=0)), batch.timeline)
+            needed[rows] = True
+            # Not with each batch: of so many rows it takes a tenth of a second.
+            self.bound(MAX_ROWS - MAX_ROWS // 16, needed)
         return _decisions(deliveries, at, results)
 
     def sweep(self, timeline: PolicyTimeline, horizon: int) -> None:
@@ -148,16 +152,26 @@ class DispatchTable(SubjectTable, LawState):
         if not over.any() or not len(self):
             return stands
         levels = [list(map(unquote, key.split(" "))) for key in subjects.filter(pa.array(over)).to_pylist()]
-        names = [orjson.dumps(own[: level + 1]).decode() for own in levels for level in range(len(LEVELS))]
-        rows, owing = self.rows(pa.array(names, pa.string())), DispatchTable()
-        # Apart: what is decided next is of a time before now, maybe.
-        every = owing.append(pa.array(names, pa.string()), self.state[rows])
-        owing.settle(every, now, timeline)
-        owing._roll(every, timeline, now)
-        known, last = (rows != NONE).reshape(-1, len(LEVELS)), owing.state["last"].reshape(-1, len(LEVELS))
-        owes = owing.state["acquired"].any(axis=1).reshape(-1, len(LEVELS)) & known
+        texts = [orjson.dumps(own[: level + 1]).decode() for own in levels for level in range(len(LEVELS))]
+        names = pa.array(texts, pa.string())
+        rows = self.rows(names)
+        last, known, owes = (
+            column.reshape(-1, len(LEVELS))
+            for column in (self.state["last"][rows], rows != NONE, self._owe(rows, names, now, timeline))
+        )
+        owes &= known
         stands[over] = (owes & known[:, -1:] & (last == last[:, -1:])).any(axis=1)
         return stands
+
+    def _owe(self, rows: Integers, names: pa.Array, now: int, timeline: PolicyTimeline) -> Flags:
+        """Which of these rows, with these names, are not paid off at `now`, ms."""
+        # Apart: what is decided next is of a time before now, maybe.
+        owing = DispatchTable()
+        every = owing.append(names, self.state[rows])
+        owing.settle(every, now, timeline)
+        owing._roll(every, timeline, now)
+        owes: Flags = owing.state["acquired"].any(axis=1)
+        return owes
 
     def rows_of(self, deliveries: Deliveries) -> Integers:
         """The rows of each delivery's broker, topic and subscription; new ones have delivered nothing yet."""

@@ -128,6 +128,23 @@ async def test_policies_are_waited_for_with_patience(start_ms: int, patience_ms:
     await control.stop()
 
 
+async def test_that_nothing_decided_can_be_followed_is_said(caplog: pytest.LogCaptureFixture) -> None:
+    """Such as where no thread is left: no law begins until a restart, and all seems to be well."""
+
+    async def fail() -> None:
+        raise RuntimeError("can't start new thread")
+
+    control = ControlPlane("p1", ProxySettings(start_timeout_ms=1), Metrics(10), NOBODY, speaks="kafka")
+    control._joining.heard_of = fail  # type: ignore[method-assign]
+    for read in (control._policies_tail.caught_up, control._joining.known, control._follow().caught_up):
+        read.set()
+    await control.start([])
+    await control.stop()
+    assert [record.getMessage() for record in caplog.records if record.levelname == "CRITICAL"] == [
+        "what was decided before cannot be followed, restart the proxy"
+    ]
+
+
 class Hearts(EnforcerLaw):
     """A toy law: counts the beats that were decided."""
 

@@ -1,13 +1,17 @@
 """The proxy of an admin API: what is charged, refused and given back."""
 
 import asyncio
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import httpx2
 import pytest
 from http_kit import TOPIC, Front, reply
 
 from enforcer.control.groups import Refusal
+from enforcer.http.refusal import refuse
+from enforcer.laws.mutation.mutations import Answer
+from streaming.policy.policy_set import Candidate, mutation_quota_at
 
 LIST = "/admin/v2/namespaces/acme/orders/topics"
 
@@ -30,6 +34,15 @@ async def test_the_first_is_created_the_next_refused_and_later_it_works(front: F
     assert (await front.ask("PUT", "/admin/v2/persistent/acme/orders/t2/partitions", 30)).status == 204
     assert front.count("weir_http_requests_total", operation="createPartitionedTopic", code="429") == 1
     assert [event["api"] for event in front.desk.of_type("request")] == ["createPartitionedTopic"] * 3
+
+
+def test_a_refusal_tells_of_any_quota() -> None:
+    """Of the least rate and the largest burst the most that a header may say: their quotient is infinite."""
+    longest = {"controller_mutation_rate": 1e-9, "controller_mutation_burst": 1e300}
+    quota = mutation_quota_at(Candidate(level=0, path="", subject=""), longest)
+    _, headers, _ = refuse(cast(Answer, SimpleNamespace(retry_ms=1, quota=quota, message="")))
+    told = b'"partition-mutations";q=999999999999999;w=999999999999999'
+    assert (b"ratelimit-policy", told) in headers
 
 
 async def test_a_retry_after_is_rounded_up(front: Front) -> None:

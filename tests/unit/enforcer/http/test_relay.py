@@ -242,15 +242,15 @@ async def test_the_bundle_of_a_topic_is_no_lookup(front: Front) -> None:
 
 
 async def test_answers_are_filled_in(monkeypatch: pytest.MonkeyPatch) -> None:
-    """By whoever the proxy belongs to; names of the path are decoded."""
+    """By whoever the proxy belongs to, with numbers of any size; names of the path are decoded."""
 
     def fill(names: Any, value: Any, host: str) -> Any:
-        return {**value, "of": names["topic"]}
+        return {**value, "of": names["topic"], "size": 10**30}
 
     monkeypatch.setattr("enforcer.http.proxy.READ_ANSWER_BYTES", 1_024)
     front = Front(fills={"/x/{topic}/stats": fill})
     front.pulsar.answers["GET /x/a%2Fb/stats"] = lambda _seen: reply(200, {"n": 1})
-    assert (await front.ask("GET", "/x/a%2Fb/stats")).json == {"n": 1, "of": "a/b"}
+    assert (await front.ask("GET", "/x/a%2Fb/stats")).body == b'{"n": 1, "of": "a/b", "size": %d}' % 10**30
     front.pulsar.answers["GET /x/a%2Fb/stats"] = lambda _seen: reply(200, orjson.dumps(["x"] * 1_000))
     assert (await front.ask("GET", "/x/a%2Fb/stats")).status == 502
 

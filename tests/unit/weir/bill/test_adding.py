@@ -165,6 +165,16 @@ def test_rounds_that_are_left_out_count_as_the_last_one() -> None:
     assert (row["bytes_in"], row["bytes_out"]) == (61, 122)
 
 
+def test_a_proxy_that_was_killed_has_left_no_rounds_out() -> None:
+    """Started again within three rounds, it was billed for those in which it was not there."""
+    bill = Bill({})
+    old, new = "b-1-usage-7", "b-1-usage-8"
+    for ts, name in ((1_000, f"{old}-1"), (4_000, f"{old}-4.2"), (7_000, f"{new}-1"), (10_000, f"{new}-4")):
+        usage = {"quota/user=alice": {"publishedBytes": 1}}
+        bill.take(record(type="group_usage", id=name, broker="b-1", period_ms=1_000, ts=ts, usage=usage))
+    assert rows(bill)["user=alice"]["bytes_in"] == 4 + 4
+
+
 def test_sums_stop_at_64_bits() -> None:
     """JSON has no larger ones."""
     (line,) = lines([Charges("a", bytes_in=3 * (2**63 - 1))], "json")

@@ -79,21 +79,24 @@ def test_times_are_those_of_the_requests(imported: Import) -> None:
     assert told["ts"] == utc["ts"]
 
 
-def test_the_hour_that_a_zone_has_twice(imported: Import) -> None:
+def test_the_hour_that_a_zone_has_twice(imported: Import, capsys: pytest.CaptureFixture[str]) -> None:
     """Summer time ends at 3:00: what is logged at 2:10 after 2:50 is twenty minutes later, also if the next
     line comes after half an hour."""
     times = [f"2026-10-25 02:{minute}:00,000" for minute in (50, 10, 45)]
     reports = imported([produce(1, time) for time in times], words=("--timezone", "Europe/Berlin"))
     used = [r["ts"] for r in reports if any(r["usage"]["quota/user=alice"].values())]
     assert [(ts - used[0]) // 60_000 for ts in used] == [0, 20, 55]
+    assert "twice" not in capsys.readouterr().err
 
 
-def test_a_file_that_begins_in_that_hour(imported: Import) -> None:
-    """By summer time, though a later file was looked at before; as one of another broker's is."""
+def test_a_file_that_begins_in_that_hour(imported: Import, capsys: pytest.CaptureFixture[str]) -> None:
+    """By summer time, though a later file was looked at before; as one of another broker's is. It may be an
+    hour later, which is said."""
     logs = [[produce(1, f"2026-10-25 {clock}:00,000")] for clock in ("02:10", "04:10")]
     reports = imported(*logs, words=("--timezone", "Europe/Berlin"))
     used = [r["ts"] for r in reports if any(r["usage"]["quota/user=alice"].values())]
     assert used[1] - used[0] == 3 * HOUR_MS
+    assert "1 lines in an hour that Europe/Berlin has twice: taken for the first" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

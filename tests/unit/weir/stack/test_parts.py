@@ -189,6 +189,7 @@ def test_a_broker_is_started_again_as_any_part(
     broker.start()
     server.answers = True
     assert look_after([broker], said.append) and broker.ready == {"pid": server.pids[0]}
+    assert said == [f"kafka (process {server.pids[0]}) is ready (0.0 s)"]
     server.kill()
     look_after([broker], said.append)
     assert said[-1].startswith(f"kafka ended with status -9; the end of {tmp_path}/kafka.log:")

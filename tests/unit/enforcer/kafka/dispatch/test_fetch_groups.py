@@ -70,6 +70,22 @@ def test_ambiguous_fetches_may_pass() -> None:
     assert world.counter("ambiguous") == 1
 
 
+def test_a_fetch_that_its_group_holds_between_is_kept_once() -> None:
+    """For as long as any: its time goes on from when it was kept first."""
+    rig = Rig(World())
+    rig.gets({"t": 1}, {"t": [SIX * 3]})
+    assert rig.plan({"t": 1}) is None
+    rig.world.now_ms += 1_000
+    rig.world.change()
+    for _ in range(2):
+        rig.sent({"t": 1})
+        rig.fetches.take_back()
+    rig.world.counted.deliver(BROKER, full("t"), "", msgs=90, size=1, entries=1, backlog=True)
+    rig.world.change()
+    plan = rig.plan({"t": 1})
+    assert plan is not None and plan.answer and rig.world.counter("held") == 1
+
+
 def test_an_unknown_client_waits_for_what_others_may_say() -> None:
     """Two seconds once, where there are other proxies and groups have limits; then it is of no group."""
     world = World(subscriptions={(full("t"), GROUP): (6, 0)})

@@ -11,6 +11,7 @@ from traffic_kit import batch, fetch_request
 
 from enforcer.kafka.dispatch import reader_reports
 from enforcer.kafka.dispatch.reader_reports import AGAIN_MS, LIFE_MS, ReadersExchange
+from enforcer.kafka.groups import trails
 from enforcer.kafka.groups.frames import Place
 from enforcer.kafka.groups.trails import Trail
 from enforcer.kafka.part import FETCH_LIMIT_MAX
@@ -200,6 +201,41 @@ def test_what_cannot_all_be_told_in_time_does_not_pile_up(
     a.desk.readers.saw(CLIENT, "new", "m")
     a.tells(b)
     assert "new" in b.desk.readers.groups(CLIENT)
+
+
+def test_connections_with_many_partitions_wait_their_turn(
+    pair: tuple[Proxy, Proxy], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A hundred that asked for 10,000 each, again and again, took 10 GB; all are told in the end."""
+    a, b = pair
+    for name, most in (("AT_ONCE_BYTES", 1), ("RECORD_BYTES", 1), ("WAITING_MAX", 5)):
+        monkeypatch.setattr(reader_reports, name, most)
+    rigs = [Rig(a.world) for _ in range(3)]
+    for rig in rigs:
+        rig.fetches._trail.asked(T, [(number, 0) for number in range(3)], 0.0)
+        rig.fetches._trail.client = CLIENT
+        a.desk.groups_of(CLIENT, rig.fetches._trail, T, ["t"], [0])
+    for _ in range(4):
+        a.tells(b)
+        assert sum(len(row[-1]) for _, row in a.telling._rows) <= 5
+    assert len(living(b)) == 3
+
+
+def test_where_groups_stand_waits_as_it_is_in_the_end(
+    pair: tuple[Proxy, Proxy], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Offsets committed faster than they can be told took 10 GB, and others heard of the oldest ones."""
+    a, b = pair
+    for name in ("AT_ONCE_BYTES", "RECORD_BYTES", "PARTS_MAX"):
+        monkeypatch.setattr(reader_reports, name, 1)
+    monkeypatch.setattr(trails, "OFFSETS_MAX", 3)
+    for offset in range(12):
+        for number in range(5):
+            a.desk.finder.stands.seen("alice", GROUP, T, number, offset)
+        a.tells(b)
+        assert len(a.telling._rows) <= 3
+    stand = b.desk.finder.stands.of("alice", GROUP, T, 0)
+    assert stand is not None and stand.offset >= 9
 
 
 def test_it_is_an_event_that_decides_nothing(pair: tuple[Proxy, Proxy]) -> None:

@@ -76,11 +76,18 @@ def test_what_is_found_ends_when_it_was_wrong(scene: Scene) -> None:
     assert scene.fetches(a, 9_000) == {SLOW, FREE}
 
 
-def test_so_many_that_have_ended_are_kept(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of more the one that ended first is forgotten."""
-    monkeypatch.setattr(trails, "KEPT_MAX", 2)
+@pytest.mark.parametrize(("bound", "most"), [("KEPT_MAX", 2), ("KEPT_PARTS_MAX", 5)])
+def test_so_many_that_have_ended_are_kept(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch, bound: str, most: int
+) -> None:
+    """Of more, or of more partitions of theirs, the one that ended first is forgotten.
+
+    Clients that come with 10,000 partitions and go, a hundred a second, took 2 GB.
+    """
+    monkeypatch.setattr(trails, bound, most)
     ended = [scene.connection() for _ in range(3)]
     for each in ended:
+        each.asked(T, [(1, 0)], scene.now_ms)
         scene.fetches(each, 0)
         scene.trails.leave(each)
     assert list(scene.trails.on(T, "alice")) == ended[1:]

@@ -78,6 +78,24 @@ def world() -> World:
     return made
 
 
+def test_a_mistake_at_one_topic_leaves_the_others_to_the_next_look(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Producers stayed blocked whose quota was gone, until something else changed."""
+    other = TOPIC.replace("t1", "t2")
+    world.limit(f"topics.{other}", quota())
+    for topic in (TOPIC, other):
+        world.say(6_000, topic)
+    world.meet()
+    enforce(world.policies, world.desk.wall_ms, {PATH: None, f"topics.{other}": None})
+    with monkeypatch.context() as patched, pytest.raises(ValueError):
+        patched.setattr(world.blocks, "_send_action", lambda *_, **__: int("none"))
+        world.blocks.look()
+    world.wait()
+    world.blocks.look()
+    assert not world.blocks.active and world.woken == 1
+
+
 def test_beyond_is_blocked_and_the_first_decision_inside_lifts(world: World) -> None:
     """Exactly the limit is inside; whoever waits is told."""
     world.say(5_000)

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
+import pytest
 from concurrency_kit import FIXED_2, decided
 from mutation_kit import Desk
 
@@ -99,6 +100,25 @@ def test_connections_follow_policies_and_brokers() -> None:
     world.put(3, "broker-2", FIXED_2)
     world.limits.look()
     assert world.counted() == ["", "broker-2"]
+
+
+def test_a_mistake_at_one_connection_leaves_the_others_to_the_next_look() -> None:
+    """They counted nowhere until policies or brokers changed again."""
+
+    class Stumbling(Client):
+        def count_by(self, limiter: Limiter | None) -> None:
+            stumbled, self.limiter = self.limiter is None, limiter
+            if stumbled:
+                raise ValueError
+
+    world = World()
+    world.clients = [Stumbling("kafka-1", 9092), Client("kafka-1", 9092)]
+    world.brokers.address(1, "kafka-1", 9092)
+    world.put(1, "*", FIXED_2)
+    with pytest.raises(ValueError):
+        world.limits.look()
+    world.limits.look()
+    assert world.counted() == ["broker-1", "broker-1"]
 
 
 def test_limits_and_samples_go_through_it() -> None:

@@ -228,6 +228,24 @@ def test_too_much_held_stops_reading_the_broker_until_half_is_gone(monkeypatch: 
         assert len(link.got[1]) == 100 and link.broker_read
 
 
+def test_a_broker_is_read_again_once_others_hold_half(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its one message waits for the day to end, and all its other consumers would with it."""
+    monkeypatch.setattr("enforcer.pulsar.delivery.part.HELD_TOTAL_BYTES", 5_000)
+    world, greedy = reading(queue=1_000)
+    link = ModelLink(world)
+    link.subscribe(1, "other")
+    world.run(20)
+    world.put(per_subscription(10, period=86_400))
+    world.run(30)
+    greedy.publish(1, 100, ms=200)
+    link.publish(1, 11, ms=200)
+    link.part.check(world.now_ms)
+    assert not link.broker_read and 0 < link.part.held < 1_000
+    greedy.part.close()
+    link.part.check(world.now_ms)
+    assert link.broker_read and link.part.held
+
+
 def test_what_is_not_stored_has_no_rate_but_counts_for_its_group(monkeypatch: pytest.MonkeyPatch) -> None:
     """It waits within a bound, as no broker keeps it; beyond that it is lost, and its permits are not."""
     group = {"resourcegroups.rg1": {"dispatchRateInMsgs": 10}}

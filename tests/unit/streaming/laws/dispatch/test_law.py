@@ -288,6 +288,17 @@ def test_the_table_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     assert left(found) == [10, 0]
 
 
+def test_who_owes_is_the_last_to_start_afresh(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is silent for long just because it owes, and would go on at its full rate."""
+    monkeypatch.setattr(dispatch_table, "MAX_ROWS", 4)
+    table, timeline = DispatchTable(), PolicyTimeline(TEN)
+    for at, msgs, name in ((0, 900, "owes"), (1_000, 9, "paid"), (9_000, 9, "new")):
+        event = delivery(at, msgs, subscription=name)
+        table.fold(replace(batch_of([event], timeline, DispatchTable), processed_ts=T0))
+    assert [orjson.loads(row)[2:] for row in table.names.to_pylist()] == [[], [], ["owes"], ["new"]]
+    assert left(decide(table, [delivery(80_000, subscription="owes")], timeline)) == [0]
+
+
 def test_huge_numbers_stay_in_bounds() -> None:
     """Counts, rates and periods at their largest neither wrap round nor raise."""
     events = [delivery(n, COUNT_MAX, COUNT_MAX, COUNT_MAX, avg_publish_entry_bytes=1e-300) for n in range(3)]
