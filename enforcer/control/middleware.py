@@ -47,10 +47,10 @@ def reason_answer(status: int, reason: str, headers: Mapping[str, str] | None = 
 class _Arriving:
     """What comes of a request; while its client lets it wait for the body, it may be displaced."""
 
-    def __init__(self, receive: Receive) -> None:
-        self._receive, self._until_s = receive, time.monotonic() + BODY_S
+    def __init__(self, scope: Scope, receive: Receive) -> None:
+        self._scope, self._receive, self._until_s = scope, receive, time.monotonic() + BODY_S
         self._limit: asyncio.Timeout | None = None
-        self._whole = self._displaced = False
+        self._asked = self._whole = self._displaced = False
 
     def displace(self) -> bool:
         """End it if it waits for its client; whether it does."""
@@ -60,8 +60,16 @@ class _Arriving:
         self._limit.reschedule(0)
         return True
 
+    def answered(self, head: Message) -> Message:
+        """The head of its answer as it goes out."""
+        if self._asked or "expect" not in Headers(scope=self._scope):
+            return head
+        # A client need not send what it was not told to (100), and its next request would be read as that.
+        return {**head, "headers": [*head["headers"], (b"connection", b"close")]}
+
     async def __call__(self) -> Message:
         """See ASGI; raises Refusal (503) where it was displaced."""
+        self._asked = True
         if self._whole:
             return await self._receive()
         try:
@@ -129,12 +137,12 @@ class AccessControl:
             await self.app(scope, receive, send)
             return
         begun, status, who, route = time.monotonic(), 0, "", ""
-        under_way, arriving = dict[_Arriving, None](), _Arriving(receive)
+        under_way, arriving = dict[_Arriving, None](), _Arriving(scope, receive)
 
         async def note(message: Message) -> None:
             nonlocal status
             if message["type"] == "http.response.start":
-                status = message["status"]
+                status, message = message["status"], arriving.answered(message)
             await send(message)
 
         try:

@@ -84,18 +84,16 @@ def _decoded(body: bytes) -> Any:
 
 
 def _number(value: Any, rule: Rule) -> int:
-    """The number of partitions that a body asks for; 0 if it holds none, which is for the upstream to say."""
-    given = value
+    """The number of partitions a body asks for, the most that its fields say; if none does, the rule's."""
+    said = [value]
     if isinstance(value, dict):
-        if rule.field not in value:
-            return rule.number
-        given = value[rule.field]
-    number = _whole(given)
-    if number is None:
-        return 0
-    if abs(number) > _INT32_MAX:
-        raise HttpRefusal(400, f"{number} partitions are more than there can be")
-    return max(0, number)
+        given = [value.get(name) for name in rule.field.split("|")]
+        said = [len(one) or None if isinstance(one, dict) else one for one in given]
+    numbers = [number for number in map(_whole, said) if number is not None]
+    if abs(most := max(numbers, key=abs, default=0)) > _INT32_MAX:
+        raise HttpRefusal(400, f"{most} partitions are more than there can be")
+    # Kafka takes a negative number for its own default.
+    return max((number for number in numbers if number >= 0), default=rule.number)
 
 
 def _whole(value: Any) -> int | None:

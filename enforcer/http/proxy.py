@@ -137,13 +137,10 @@ class HttpProxy:
         """A request that changes no partitions."""
         with contextlib.suppress(TimeoutError):
             await body.keep(REPLAY_BODY_BYTES, BODY_TIMEOUT_MS / 1000)
-        if not body.whole:
-            await self._stream(call, body)
+        if body.whole:
+            # As soon as the client has left, its answer need not be fetched any more.
+            await call.while_there(body, self._relay(call, body))
             return
-        # As soon as the client has left, its answer need not be fetched any more.
-        await call.while_there(body, self._relay(call, body))
-
-    async def _stream(self, call: "_Call", body: Body) -> None:
         if self._streams >= STREAMS_MAX:
             raise HttpRefusal(503, f"{STREAMS_MAX} bodies that are large or slow are under way already")
         self._streams += 1

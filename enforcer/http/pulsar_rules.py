@@ -31,7 +31,7 @@ def _rules_of(base: str, namespace: str, topics: str) -> list[Rule]:
             operation=operation,
             name=name,
             cost=cost,
-            number=0 if cost is Cost.BODY else 1,
+            number=0 if needs_field else 1,
             field=_FIELD if needs_field else "",
             current=current,
             current_field=_FIELD if current else "",

@@ -90,10 +90,14 @@ class Rule(ClosedMapping):
     name_field: Annotated[str, Field(description="field of the body that holds this name instead")] = ""
     cost: Annotated[Cost, Strict(False)]
     number: Annotated[
-        int, Field(ge=0, le=2**31 - 1, description="of constant; of body if the field is missing")
+        int, Field(ge=0, le=2**31 - 1, description="of constant; of body if its fields hold none")
     ] = 1
     field: Annotated[
-        str, Field(description="field of the body that holds the number; a bare number counts too")
+        str,
+        Field(
+            description="field of the body that holds the number, or an object with as many; of a|b the most"
+            " counts; a bare number counts too"
+        ),
     ] = ""
     current: Annotated[str, Field(description="path that is asked (GET) how many there are")] = ""
     current_field: Annotated[

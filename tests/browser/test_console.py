@@ -288,6 +288,20 @@ APART = """(async () => {
     return reads;
 })()"""
 
+ORDERED = """(async () => {
+    const own = window.fetch;
+    const decisions = ["c", "a", "b"].map((outcome, ts) => ({ id: ts, ts, outcome }));
+    const read = JSON.stringify({ decisions });
+    window.fetch = (path, given) =>
+        path.includes("/entities/mutation/") ? Promise.resolve(new Response(read)) : own(path, given);
+    const place = document.createElement("main");
+    const page = asked.show(place, { names: ["mutation", "a"] }, new AbortController().signal);
+    page.take("decision", { id: 3, ts: 3, outcome: "d" });
+    await new Promise((go) => setTimeout(go, 600));
+    window.fetch = own;
+    return [...place.querySelectorAll("tbody td:nth-child(2)")].map((one) => one.textContent).join("");
+})()"""
+
 SHOWN = """(async () => {
     const own = window.fetch;
     let shown = "";
@@ -326,6 +340,8 @@ SHOWN = """(async () => {
         ("api", FULL, 1),
         # Each page of an entity reads it as it opens, and anew once something was decided there.
         ("entity", APART, 4),
+        # The newest decision stands first, whichever way it came: those read after it stood above it.
+        ("entity", ORDERED, "dbac"),
         # A group of consumers may have what ends a line elsewhere in its name.
         ("api", "asked.eventsIn('data: a\\u2028b\\n\\n')", [[["message", "a\u2028b"]], ""]),
     ],

@@ -195,7 +195,9 @@ class Lookups:
         """
         if kind == AUTH_RESPONSE:
             login = parse(self._connect)
-            login.auth_data = parse(frame).response.auth_data
+            # Of who stands before the client and passes its login on, a broker wants that one anew.
+            whose = "original_auth_data" if login.HasField("original_auth_data") else "auth_data"
+            setattr(login, whose, parse(frame).response.auth_data)
             self._connect = rewritten(self._connect, login)
             return frame
         if len(self._asked) >= LOOKUPS_MAX:

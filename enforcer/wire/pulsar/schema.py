@@ -26,7 +26,8 @@ _PARTS: Final = {
 _COMMANDS: Final = {
     # Clients append to client_version what they call themselves, in any bytes.
     frames.CONNECT: "Connect: client_version 1 by, auth_data 3 by, protocol_version 4 i32,"
-    " auth_method_name 5 s, proxy_to_broker_url 6 s, original_principal 7 s, feature_flags 10 FeatureFlags",
+    " auth_method_name 5 s, proxy_to_broker_url 6 s, original_principal 7 s, original_auth_data 8 by,"
+    " feature_flags 10 FeatureFlags",
     frames.CONNECTED: "Connected: server_version 1 s, protocol_version 2 i32, max_message_size 3 i32,"
     " feature_flags 4 FeatureFlags",
     frames.SUBSCRIBE: "Subscribe: topic 1 s, subscription 2 s, sub_type 3 i32, consumer_id 4 u,"

@@ -46,7 +46,9 @@ export function show(main, to, signal) {
     if (seen.has(key)) return;
     seen.add(key);
     if (seen.size > SEEN) seen.delete(seen.values().next().value);
-    decisions.prepend(decisionRow(decision));
+    const row = Object.assign(decisionRow(decision), { ts: decision.ts });
+    // What was read may come behind what the stream told: the page was hidden, and followed none.
+    decisions.insertBefore(row, [...decisions.children].find((one) => one.ts <= row.ts) ?? null);
     while (decisions.children.length > DECISIONS) decisions.lastChild.remove();
   };
   const read = () =>

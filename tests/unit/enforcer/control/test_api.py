@@ -142,6 +142,16 @@ def test_a_body_has_its_limits(monkeypatch: pytest.MonkeyPatch) -> None:
     assert client(parts()).get(GROUPS).headers["retry-after"] == "1"
 
 
+def test_a_body_that_nobody_waits_for_is_no_next_request() -> None:
+    """Who was told its end instead of 100 keeps its body, and the server would read what follows as that."""
+    api = client(parts())
+    waits = {"expect": "100-continue", "content-type": "application/json"}
+    for method, path, closes in (("PUT", "/none", True), ("PUT", f"{GROUPS}/rg1", False)):
+        answered = api.request(method, path, content=b"{}", headers=waits)
+        assert ("connection" in answered.headers) is closes, answered.headers
+    assert "connection" not in api.put("/none").headers
+
+
 def test_a_mistake_of_ours_is_one_answer() -> None:
     """500 with a reason, the traceback in the log; the next request is answered."""
     made = parts()

@@ -5,6 +5,7 @@ from typing import Any
 
 import httpx2
 import orjson
+import pytest
 from http_kit import Front, Seen, reply
 
 from enforcer.http.settings import HttpSettings
@@ -28,7 +29,10 @@ class KafkaRest:
     def create(self, seen: Seen) -> httpx2.Response:
         """201 with what was made."""
         asked = orjson.loads(seen.body)
-        count = asked.get("partitions_count", 1)
+        given = asked.get("partitions_count")
+        # As Kafka: assignments say it all, and none or a negative number is the broker's num.partitions.
+        one = given if isinstance(given, int) and given > 0 else 1
+        count = len(asked.get("replicas_assignments") or ()) or one
         if not asked.get("validate_only"):
             self.topics[asked["topic_name"]] = count
         return reply(201, {"topic_name": asked["topic_name"], "partitions_count": count})
@@ -78,6 +82,24 @@ async def test_a_kafka_rest_api() -> None:
     assert front.desk.of_type("refund") == []
     await front.ask("POST", TOPICS, {"topic_name": "t1", "partitions_count": 500})
     assert (await front.ask("POST", TOPICS, new)).status == 429
+
+
+@pytest.mark.parametrize(
+    ("said", "made"),
+    [
+        ({"replicas_assignments": {str(number): [1] for number in range(50)}}, 50),
+        ({"replicas_assignments": {"0": [1], "1": [1]}, "partitions_count": 1}, 2),
+        ({"replicas_assignments": {}}, 1), ({"replicas_assignments": {}, "partitions_count": 4}, 4),
+        ({"partitions_count": None}, 1), ({"partitions_count": -1}, 1), ({"partitions_count": ""}, 1),
+    ],
+)  # fmt: skip
+async def test_every_way_to_say_how_many_is_charged(said: dict[str, Any], made: int) -> None:
+    """Partitions one by one with their brokers, and the default in other words: 1, or 0, was charged."""
+    settings = read_settings(HttpSettings, "http", str(EXAMPLE)).model_dump()
+    front = Front(rate=1, burst=100, **settings)
+    rest = KafkaRest(front)
+    assert (await front.ask("POST", TOPICS, {"topic_name": "t1", **said})).status == 201
+    assert rest.topics == {"t1": made} and costs(front) == [("CreateTopics", {"t1": made})]
 
 
 async def test_what_cannot_be_counted_is_charged_once_it_may_be_done() -> None:

@@ -28,10 +28,10 @@ def answer(response: LookupType, url: str = "", request_id: int = 1, **fields: A
     )
 
 
-def asking(**own: Any) -> PulsarRig:
-    """A connection that has asked."""
-    rig = PulsarRig(own=own)
-    rig.open(auth_method_name="basic", auth_data=b"bob:x", proxy_to_broker_url="broker-1:6650")
+def asking(**login: bytes) -> PulsarRig:
+    """A connection that has asked, with this in its login besides."""
+    rig = PulsarRig()
+    rig.open(auth_method_name="basic", auth_data=b"bob:x", proxy_to_broker_url="broker-1:6650", **login)
     rig.up(lookup())
     return rig
 
@@ -161,10 +161,14 @@ async def test_a_redirect_is_followed() -> None:
         rig.connection.end("tests")
 
 
-async def test_a_redirect_is_followed_with_the_newest_login() -> None:
-    """A token that was renewed since the client came; the old one may be over."""
+@pytest.mark.parametrize("passed_on", [{}, {"original_auth_data": b"eve:x"}])
+async def test_a_redirect_is_followed_with_the_newest_login(passed_on: dict[str, bytes]) -> None:
+    """A token that was renewed since the client came; the old one may be over.
+
+    Where another proxy has passed its client's on, that is renewed, and the proxy's own stays.
+    """
     async with Broker(lambda asked: answer(LookupType.CONNECT, "pulsar://b-9:6650")) as other:
-        rig = asking()
+        rig = asking(**passed_on)
         challenge = command(frames.AUTH_CHALLENGE, challenge={"auth_method_name": "basic"})
         renewal = command(frames.AUTH_RESPONSE, response={"auth_data": b"bob:y"})
         rig.broker.data = b""
@@ -175,7 +179,8 @@ async def test_a_redirect_is_followed_with_the_newest_login() -> None:
         rig.down(answer(LookupType.REDIRECT, other.url))
         await told(rig)
         (login,) = other.connects
-        assert (login.auth_method_name, login.auth_data) == ("basic", b"bob:y")
+        said = login.auth_method_name, login.auth_data, login.original_auth_data
+        assert said == (("basic", b"bob:x", b"bob:y") if passed_on else ("basic", b"bob:y", b""))
         rig.connection.end("tests")
 
 
