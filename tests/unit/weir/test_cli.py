@@ -1,6 +1,7 @@
 """The command `weir`: exit status, messages, and what it loads."""
 
 import io
+import json
 import os
 import subprocess
 import sys
@@ -10,11 +11,12 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from import_kit import create
 
 from streaming.contract.errors import ConfigError, Problem, TakenOver, WeirError
 from streaming.job.spark.settings import JobSettings
 from weir import cli
-from weir.commands.job import _overridden
+from weir.commands.job import _candidates, _overridden
 from weir.commands.proxy import _addresses
 
 IDLE = "backlog: {enabled: false}"
@@ -270,3 +272,29 @@ def test_a_file_whose_name_is_not_utf_8_is_checked(tmp_path: Path, capsys: Any) 
     file.write_text("version: 1\n")
     assert cli.main(["policy", "check", str(file)]) == 0
     assert "\\udcff.yaml: no problems; entries: none" in capsys.readouterr().out
+
+
+def test_names_of_files_that_are_not_utf_8_stand_in_json_as_in_messages(tmp_path: Path) -> None:
+    """A replay and an import ended in a traceback, once an id, a dead letter or a report had such a name;
+    a job with such a candidate failed in each batch.
+    """
+
+    def file(name: str, text: str) -> str:
+        path = tmp_path / os.fsdecode(b"\xff" + name.encode())
+        path.write_text(text)
+        return str(path)
+
+    policies, letters, told = file(".yaml", "version: 1\n"), tmp_path / "dead.jsonl", tmp_path / "told.json"
+    asked = '{"type":"request","ts":1,"user":"alice","items":[{"name":"t","mutations":1}]}\n'
+    words = ["replay", "--policies", policies, "--events", file(".jsonl", f"{asked}nonsense"), "--out"]
+    words += [str(tmp_path / "out.jsonl"), "--dead-letters", str(letters), "--summary", str(told)]
+    assert cli.main([*words, "--against", policies]) == 0
+    assert b'"id":"\\\\udcff.jsonl:1"' in (tmp_path / "out.jsonl").read_bytes()
+    assert json.loads(letters.read_bytes())["topic"] == "\\udcff.jsonl"
+    assert json.loads(told.read_bytes())["name"] == "\\udcff.yaml"
+    lines = file(".log", f"{create(0)}\nCompleted request: nonsense")
+    words = ["import", "kafka-request-log", lines, "--dead-letters", str(letters), "--out"]
+    assert cli.main([*words, str(tmp_path / "out.jsonl")]) == 0
+    assert json.loads(letters.read_bytes())["topic"] == "\\udcff.log"
+    (candidate,) = _candidates(cli.build_parser("job").parse_args(["job", "--candidate", policies]))
+    assert candidate.name == "\\udcff"
