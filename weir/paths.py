@@ -52,7 +52,8 @@ def check_writable(path: Path | str) -> None:
     with named(path, "written"):
         target = os.path.realpath(path)
         try:
-            mode = os.stat(path).st_mode
+            # An empty word is the folder that we are in.
+            mode = os.stat(path or os.curdir).st_mode
         except FileNotFoundError:
             mode = stat.S_IFREG
         if stat.S_ISDIR(mode) or stat.S_ISSOCK(mode):

@@ -14,7 +14,7 @@ from streaming.log import reading
 from streaming.policy.yaml import lines
 from weir import cli
 from weir.imports import reading as imported
-from weir.paths import check_readable
+from weir.paths import check_readable, check_writable
 
 NOBODY: Final = ("--kafka", "127.0.0.1:1")
 """Asked only by a command that has looked at its files too late: it would wait, and name this."""
@@ -187,6 +187,12 @@ def test_every_option_that_takes_a_path_is_tried() -> None:
 
     walk(cli.build_parser(None), "")
     assert there == {(command, option) for command, option, *_ in OPTIONS}
+
+
+def test_an_empty_word_is_no_file_to_write() -> None:
+    """As of a variable that is not set, in `--out "$OUT"`: a replay found out when it was done."""
+    with pytest.raises(WeirError, match=r"^: cannot be written: Is a directory$"):
+        check_writable("")
 
 
 def test_a_device_is_written_to_and_stays(wrong: WrongPaths, tmp_path: Path) -> None:
