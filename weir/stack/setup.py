@@ -3,7 +3,6 @@
 import hashlib
 import os
 import sys
-import tempfile
 from collections.abc import Callable, Sequence
 from importlib.metadata import version
 from pathlib import Path
@@ -16,7 +15,6 @@ from weir.jars.folders import KAFKA, PULSAR, SPARK, folder_of, jars_base
 from weir.jars.installation import fetch_jars
 from weir.jars.java import java
 from weir.jars.wait import Wait, never
-from weir.stack.process import Child
 from weir.stack.pulsar import archive_classes
 
 _COMPILED: Final = ".compiled"
@@ -86,13 +84,5 @@ def _archive_both(say: Callable[[str], None], stopping: Callable[[], bool]) -> b
 
 def _run(words: Sequence[str], wait: Wait, limit_s: float) -> str:
     """Run Python; what it said last if it failed. A process of its own: it sets variables and loads a JVM."""
-    with tempfile.TemporaryDirectory(prefix="weir-setup-", ignore_cleanup_errors=True) as folder:
-        # What it leaves when it is killed, and Spark with it, goes with ours.
-        here = dict.fromkeys(("TMPDIR", "SPARK_LOCAL_DIRS"), folder)
-        child = Child(wait.what, [sys.executable, *words], log=Path(folder) / "log", env=here)
-        child.start()
-        try:
-            wait.until(lambda: not child.alive(), limit_s)
-        finally:
-            child.kill()
-        return " | ".join(child.last_lines(_LAST_LINES)) or "no reason" if child.poll() else ""
+    said = wait.run([sys.executable, *words], limit_s, _LAST_LINES)
+    return "" if said is None else " | ".join(said) or "no reason"
