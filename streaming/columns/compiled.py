@@ -49,6 +49,11 @@ def _compiled(function: Function, options: dict[str, Any]) -> Function:
         return cast(Function, njit(**options | {"cache": False})(function))
 
 
+def kept() -> bool:
+    """Whether there is a folder for the machine code of all that was compiled."""
+    return not _say_that_none_is_kept.cache_info().currsize
+
+
 @cache
 def _say_that_none_is_kept() -> None:
     logging.getLogger("weir").warning(

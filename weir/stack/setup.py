@@ -18,6 +18,11 @@ from weir.jars.wait import Wait, never
 from weir.stack.pulsar import archive_classes
 
 _COMPILED: Final = ".compiled"
+COMPILE: Final = (
+    "import sys; from streaming.columns.compiled import kept; from streaming.job.operator import warm_up;"
+    " warm_up(); sys.exit(not kept())"
+)
+"""Fails where nothing is kept of it: each start would compile anew."""
 _COMPILE_LIMIT_S: Final = 600.0
 _ARCHIVE_LIMIT_S: Final = 600.0
 _LAST_LINES: Final = 5
@@ -53,8 +58,7 @@ def _compile(say: Callable[[str], None], stopping: Callable[[], bool]) -> bool:
     if stamp.exists() and stamp.read_text() == wanted:
         return False
     say("compiling the laws (half a minute)")
-    code = "from streaming.job.operator import warm_up; warm_up()"
-    if said := _run(["-c", code], Wait("the laws", say, stopping, "compiling"), _COMPILE_LIMIT_S):
+    if said := _run(["-c", COMPILE], Wait("the laws", say, stopping, "compiling"), _COMPILE_LIMIT_S):
         raise WeirError(f"the laws could not be compiled: {said}")
     stamp.write_text(wanted)
     return True
