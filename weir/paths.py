@@ -82,8 +82,10 @@ def check_files(written: Iterable[Path | str | None], read: Iterable[Path | str 
         if place in places and (os.path.isfile(place) or not os.path.exists(place)):
             raise WeirError(f"{target}: cannot be written: two options name it; name another file")
         places.add(place)
-        if os.path.isfile(target) and any(os.path.samefile(target, source) for source in sources):
-            raise WeirError(f"{target}: cannot be written: it is read, too; name another file")
+        # The draft takes that place, and goes in any case (streaming/log/writing.py).
+        for own in (target, f"{place}.partial"):
+            if os.path.isfile(own) and any(os.path.samefile(own, source) for source in sources):
+                raise WeirError(f"{own}: cannot be written: it is read, too; name another file")
 
 
 def make_folder(path: Path | str) -> None:

@@ -256,3 +256,20 @@ def test_what_is_read_is_not_written(
         said = f"weir: {last}: cannot be written: it is read, too; name another file"
         assert said in capsys.readouterr().err
     assert before == {name: (tmp_path / name).read_bytes() for name in texts}
+
+
+@pytest.mark.parametrize(
+    "words", [("replay", "--policies", "POLICIES", "--events"), ("import", "kafka-request-log")]
+)
+def test_a_draft_is_not_what_is_read(
+    words: tuple[str, ...], tmp_path: Path, capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    """As one that a killed command has left: it was written over and gone, though nothing came of it."""
+    monkeypatch.chdir(tmp_path)
+    Path("POLICIES").write_bytes(GOOD_POLICIES)
+    left = Path("log.partial")
+    left.write_bytes(GOOD_EVENTS)
+    assert cli.main([*words, str(left), "--out", "log"]) == 1
+    assert "log.partial: cannot be written: it is read, too; name another file" in capsys.readouterr().err
+    assert left.read_bytes() == GOOD_EVENTS
