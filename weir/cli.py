@@ -8,6 +8,7 @@ import sys
 from collections.abc import Sequence
 from importlib import import_module
 from importlib.metadata import version
+from io import TextIOWrapper
 
 from streaming.contract.errors import ConfigError, TakenOver, WeirError
 from streaming.contract.printable import printable, printable_lines
@@ -83,6 +84,7 @@ def _add(
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command; returns the exit status (docs/contract.md 4)."""
+    _take_streams()
     words = joined_times(sys.argv[1:] if argv is None else argv)
     # --version needs no command at all, and none is loaded for it.
     first = "up" if "--version" in words[:1] else next(iter(words), None)
@@ -111,6 +113,19 @@ def main(argv: Sequence[str] | None = None) -> int:
     finally:
         _give_up_unwritten()
     return status
+
+
+def _take_streams() -> None:
+    """Have all three, whoever has closed some (`>&-`), and names of any letters in any locale.
+
+    Without, a file that is opened later would be what libraries write errors to, and what is for stderr would
+    go to stdout.
+    """
+    for name in ("stdin", "stdout", "stderr"):
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(os.devnull, "r+"))  # noqa: SIM115  # as the others, until the end
+    if isinstance(sys.stdout, TextIOWrapper):
+        sys.stdout.reconfigure(encoding="utf-8", errors="backslashreplace")
 
 
 def _say(text: str) -> None:

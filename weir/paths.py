@@ -52,7 +52,8 @@ def check_writable(path: Path | str) -> None:
     with named(path, "written"):
         target = os.path.realpath(path)
         try:
-            mode = os.stat(path).st_mode
+            # An empty word is the folder that we are in.
+            mode = os.stat(path or os.curdir).st_mode
         except FileNotFoundError:
             mode = stat.S_IFREG
         if stat.S_ISDIR(mode) or stat.S_ISSOCK(mode):
@@ -81,8 +82,10 @@ def check_files(written: Iterable[Path | str | None], read: Iterable[Path | str 
         if place in places and (os.path.isfile(place) or not os.path.exists(place)):
             raise WeirError(f"{target}: cannot be written: two options name it; name another file")
         places.add(place)
-        if os.path.isfile(target) and any(os.path.samefile(target, source) for source in sources):
-            raise WeirError(f"{target}: cannot be written: it is read, too; name another file")
+        # The draft takes that place, and goes in any case (streaming/log/writing.py).
+        for own in (target, f"{place}.partial"):
+            if os.path.isfile(own) and any(os.path.samefile(own, source) for source in sources):
+                raise WeirError(f"{own}: cannot be written: it is read, too; name another file")
 
 
 def make_folder(path: Path | str) -> None:

@@ -1,5 +1,6 @@
 """Numba behind typed decorators, so that a law reads and type-checks as plain Python."""
 
+import logging
 from functools import cache
 from types import FunctionType
 from typing import Any, Final, cast
@@ -21,7 +22,7 @@ def compiled(function: Function) -> Function:
     Without Python's lock, so that a replay reads and writes meanwhile. No fast-math: the same events must
     give the same doubles compiled and interpreted.
     """
-    return cast(Function, njit(**_COMPILED)(function))
+    return _compiled(function, _COMPILED)
 
 
 def lean(function: Function) -> Function:
@@ -31,12 +32,33 @@ def lean(function: Function) -> Function:
     functions hand columns to each other that is most of the time (scanner: 3.8 us an event with it, 1.2
     without, 0.5 also inlined). A function that makes an array cannot be compiled so, and says that at once.
     """
-    return cast(Function, njit(**_LEAN)(function))
+    return _compiled(function, _LEAN)
 
 
 def inner(function: Function) -> Function:
     """As `lean`, for functions that compiled ones alone call: Python has no way in, which takes long."""
-    return cast(Function, njit(**_INNER)(function))
+    return _compiled(function, _INNER)
+
+
+def _compiled(function: Function, options: dict[str, Any]) -> Function:
+    try:
+        return cast(Function, njit(**options)(function))
+    except RuntimeError:
+        # Numba found no folder: read-only sources, of a user without a home.
+        _say_that_none_is_kept()
+        return cast(Function, njit(**options | {"cache": False})(function))
+
+
+def kept() -> bool:
+    """Whether there is a folder for the machine code of all that was compiled."""
+    return not _say_that_none_is_kept.cache_info().currsize
+
+
+@cache
+def _say_that_none_is_kept() -> None:
+    logging.getLogger("weir").warning(
+        "no folder to keep compiled laws in: each start compiles them anew; set NUMBA_CACHE_DIR"
+    )
 
 
 @cache

@@ -24,7 +24,7 @@ from streaming.job.sources import staged_lines
 from streaming.job.spark.session import build_session, is_local_master, reason_of, stop_session
 from streaming.job.spark.settings import JobSettings, Profile
 from streaming.laws.law import StepContext
-from streaming.log.reading import Line, read_lines
+from streaming.log.reading import Line, base_name, read_lines
 from streaming.policy.files import load_policies
 from streaming.replay import ReplayResult, ordered, read_timeline, work_folder
 
@@ -102,7 +102,7 @@ def stage(policies: str, files: Sequence[str], work: Path) -> StagedInput:
     folder = work / _LINES
     folder.mkdir()
     timeline = read_timeline(initial, _staged(read_lines(files), folder))
-    names = tuple(os.path.basename(file) for file in files)
+    names = tuple(map(base_name, files))
     return StagedInput(work=work, names=names, initial=initial, policies=timeline.to_json())
 
 

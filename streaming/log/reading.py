@@ -55,6 +55,16 @@ class Line:
         return f"{self.base}:{self.number}"
 
 
+def as_text(file: str) -> str:
+    """A path as JSON may hold it: its bytes that are not UTF-8 are written as in messages."""
+    return file.encode(errors="backslashreplace").decode()
+
+
+def base_name(file: str) -> str:
+    """The base name of a file, as ids and dead letters have it."""
+    return os.path.basename(as_text(file))
+
+
 def read_lines(files: Sequence[str]) -> Iterator[Line]:
     """Every line that is not empty, file by file; `.gz` files are unpacked.
 
@@ -62,7 +72,7 @@ def read_lines(files: Sequence[str]) -> Iterator[Line]:
         WeirError: a file cannot be read.
     """
     for number, file in enumerate(files):
-        base = os.path.basename(file)
+        base = base_name(file)
         for position, value in _read(file):
             yield Line(file=number, base=base, number=position, value=value)
 
@@ -139,7 +149,7 @@ def records_of(
     if isinstance(value, pa.Array):
         value = pa.chunked_array([value])
     return Records(
-        topic=NameColumn([os.path.basename(name) for name in files], file),
+        topic=NameColumn([base_name(name) for name in files], file),
         partition=np.zeros(len(lines), dtype=np.int64), offset=lines, ts=None, value=value, file=file,
         packs=packs,
     )  # fmt: skip

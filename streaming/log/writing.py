@@ -5,6 +5,7 @@ import os
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import IO, cast
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -26,15 +27,26 @@ def write_lines(file: str, lines: Iterable[bytes]) -> None:
         return
     ended = (line + b"\n" for line in lines)
     try:
-        with whole(file) as draft, Path(draft).open("wb") as raw:
-            if file.endswith(".gz"):
-                # No name and no time in it: the same lines give the same file.
-                with gzip.GzipFile("", "wb", fileobj=raw, mtime=0) as packed:
-                    packed.writelines(ended)
-            else:
-                raw.writelines(ended)
+        with opened(file) as lines_to:
+            lines_to.writelines(ended)
     except (OSError, ValueError) as error:
         raise WeirError(f"{file}: cannot be written: {error}") from error
+
+
+@contextmanager
+def opened(file: str) -> Iterator[IO[bytes]]:
+    """Where to write the bytes of a file, whole or not at all; packed if the name ends with `.gz`.
+
+    Raises:
+        OSError: it cannot be written.
+    """
+    with whole(file) as draft, Path(draft).open("wb") as raw:
+        if not file.endswith(".gz"):
+            yield raw
+            return
+        # No name and no time in it: the same lines give the same file.
+        with gzip.GzipFile("", "wb", fileobj=raw, mtime=0) as packed:
+            yield cast(IO[bytes], packed)
 
 
 def _write_rows(file: str, lines: Iterable[bytes]) -> None:

@@ -284,6 +284,12 @@ def test_where_jars_lie(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None
     monkeypatch.setattr(folders, "is_clone", lambda: False)
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
     assert folders.jars_base() == tmp_path / "weir" / "jars"
+    monkeypatch.delenv("XDG_DATA_HOME")
+    # A number that is nobody's, as in a container: a traceback.
+    monkeypatch.delenv("HOME")
+    monkeypatch.setattr(os, "getuid", lambda: 2**31 - 9)
+    with pytest.raises(WeirError, match="no home folder for jars; set HOME or WEIR_JARS"):
+        folders.jars_base()
 
 
 @pytest.mark.parametrize("kind", ["kafka", "spark"])

@@ -130,7 +130,7 @@ class Bill:
                 user = subject_of(event.user, None)
                 charges = self._of(user)
                 charges.partitions += mutations
-                charges.throttled_ms += self._waited(user, at, wait_ms)
+                charges.throttled_ms += self._waited(event.subject or user, at, wait_ms)
         elif isinstance(event, Refund):
             self._of(subject_of(event.user, None)).partitions -= event.mutations
         elif isinstance(event, GroupUsage):

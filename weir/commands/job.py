@@ -67,9 +67,10 @@ def run(args: argparse.Namespace) -> int:
 def _candidates(args: argparse.Namespace) -> "tuple[CandidatePolicies, ...]":
     """The policies to be tried; raises ConfigError if they are wrong."""
     from streaming.laws.law import CandidatePolicies
+    from streaming.log.reading import as_text
 
     files: list[Path] = args.candidates
-    names = [file.stem for file in files]
+    names = [as_text(file.stem) for file in files]
     if len(files) > CANDIDATES_MAX:
         args.usage_error(f"--candidate: {len(files)} are given; expected at most {CANDIDATES_MAX}")
     if len(set(names)) < len(names):

@@ -11,7 +11,7 @@ from enforcer.control.entities.laws import Entity
 from enforcer.control.entities.view import EntityView, entity_of
 from enforcer.laws.dispatch.terms import Terms, terms_of
 from streaming.contract.errors import BadEvent, WeirError
-from streaming.contract.fields import TS_MAX_MS
+from streaming.contract.fields import INT64_MAX
 from streaming.policy.policy_set import PolicySet
 from streaming.policy.schema import sampled_windows
 from weir.explain.sources import Source, Told
@@ -109,15 +109,15 @@ def proxys_decision(event: Told) -> dict[str, Any]:
 def _decision(
     source: Source, name: str | None, subject: str | None, at: int
 ) -> tuple[Told | None, Told | None]:
-    until = at if name is None else TS_MAX_MS
+    until = at if name is None else INT64_MAX
     for from_ms in source.windows(at):
         newest: Told | None = None
         if name is not None:
             newest = next(_named(source.decisions, from_ms, until, name), None)
         else:
             for told in source.decisions(from_ms, until + _LATE_MS, _text(str(subject))):
-                known = newest is None or _at(told.fields) >= _at(newest.fields)
-                if known and _at(told.fields) <= at and subject_of(told.fields) == subject:
+                known = newest is None or told.at >= newest.at
+                if known and told.at <= at and subject_of(told.fields) == subject:
                     newest = told if told.fields.get("repeat") is not True else newest
         if newest is not None:
             return newest, None
@@ -142,10 +142,10 @@ def _before(source: Source, said: dict[str, Any], subject: str, at: int) -> dict
     found: Told | None = None
     for told in source.decisions(max(0, at - _BEFORE_MS), at + _LATE_MS, _text(_part(said, subject))):
         fields = told.fields
-        if fields.get("type") != said["type"] or told.name == said.get("id") or _at(fields) > at:
+        if fields.get("type") != said["type"] or told.name == said.get("id") or told.at > at:
             continue
         same = fields.get("broker") == said.get("broker") and subject_of(fields) == subject
-        if same and (found is None or _at(fields) >= _at(found.fields)):
+        if same and (found is None or told.at >= found.at):
             found = told
     return None if found is None else found.fields
 
@@ -191,18 +191,20 @@ def _events(source: Source, found: Explanation, at: int) -> list[Told]:
     kind = str(said.get("type"))
     name = _part(said, subject_of(said))
     newest: list[Told] = []
-    if not name:
-        return [] if found.event is None else [found.event]
-    for told in source.events(max(0, at - _BACK_MS.get(kind, 0)), at + _LATE_MS, _text(name)):
-        if told.ts <= at and _led_to(said, told.fields):
+    begin = max(0, at - _BACK_MS.get(kind, 0))
+    for told in source.events(begin, at + _LATE_MS, _text(name)) if name else ():
+        if told.at <= at and _led_to(said, told.fields):
             newest.append(told)
             if len(newest) > 4 * EVENTS_MAX:
                 newest = _newest(newest)
+    if found.event is not None and found.event not in newest:
+        # Whoever is no proxy names no subject.
+        newest.append(found.event)
     return _newest(newest)
 
 
 def _newest(events: list[Told]) -> list[Told]:
-    return sorted(events, key=lambda told: told.ts)[-EVENTS_MAX:]
+    return sorted(events, key=lambda told: told.at)[-EVENTS_MAX:]
 
 
 def _led_to(said: Mapping[str, Any], event: Mapping[str, Any]) -> bool:
@@ -244,11 +246,14 @@ def _bucket(said: Mapping[str, Any], found: Explanation) -> tuple[Any, Any]:
             items = found.event.fields.get("items", [])
             charged = sum(item["mutations"] for item in items if item["name"] not in left_out)
         return {"tokens": tokens + (charged or 0)}, {"tokens": tokens}
-    rate, value = said.get("rate"), found.value or {}
+    rate = said.get("rate")
     if rate is None or said.get("limit") is None:
         return None, None
+    if found.value is None:
+        # Over how many windows it is spread stands in the policy, which is not in the log.
+        return None, {"rate": rate}
     limit = float(said["limit"])
-    samples = sampled_windows(limit, float(value.get("controller_mutation_burst", 11 * limit)))
+    samples = sampled_windows(limit, float(found.value.get("controller_mutation_burst", 11 * limit)))
     return {"rate": rate - (charged or 0) / samples}, {"rate": rate}
 
 

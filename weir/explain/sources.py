@@ -39,6 +39,12 @@ class Told(NamedTuple):
     ts: int
     fields: dict[str, Any]
 
+    @property
+    def at(self) -> int:
+        """When it was applied, ms since the epoch."""
+        applied = self.fields.get("applied_ts")
+        return applied if type(applied) is int else self.ts
+
 
 class Source(ABC):
     """What decisions and events are read from.
@@ -135,7 +141,7 @@ class FileSource(Source):
         for line in read_lines(names):
             if holding in line.value:
                 for told in _told(line.value, line.name, 0, event=event):
-                    if from_ms <= told.ts < to_ms:
+                    if from_ms <= told.at < to_ms:
                         yield told
 
 

@@ -61,7 +61,7 @@ def _lines(found: Explanation) -> Iterator[str]:
     yield f"Balance: {before} before, {after} after; {_WHY.get(kind, '')}."
     yield ""
     if found.path is None:
-        yield f"Policy: none limits it at version {found.version}."
+        yield f"Policy: none in the log limits it at version {found.version}."
     else:
         yield f"Policy: {found.path}, version {found.version}: {rendered(found.value)}"
     if found.levels:

@@ -10,7 +10,7 @@ from contextlib import suppress
 from heapq import heappop, heappush
 from typing import IO, Final, NamedTuple
 
-from streaming.log.reading import LINE_MAX
+from streaming.log.reading import LINE_MAX, base_name
 from weir.logs.times import wall_ms
 
 _SAY_EVERY_S: Final = 2.0
@@ -74,7 +74,7 @@ class LogFiles:
             # Not all at once: a process may have only so many files open.
             if coming and (not heads or coming[0][0] <= heads[0][0]):
                 begin, number, file = coming.popleft()
-                seen[base := os.path.basename(file)] += 1
+                seen[base := base_name(file)] += 1
                 rest = self._lines_of(file, base if seen[base] == 1 else f"{base}#{seen[base]}", begin)
             else:
                 _, number, line, rest = heappop(heads)

@@ -5,14 +5,14 @@ from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from pathlib import Path
 from typing import IO, Any, ClassVar, Final
 
 import orjson
 
 from streaming.contract.decisions import dead_letter
 from streaming.contract.errors import BadEvent, WeirError
-from streaming.log.writing import whole, write_lines
+from streaming.log.reading import is_parquet
+from streaming.log.writing import opened, write_lines
 from weir.imports.reading import LogFiles, LogLine
 from weir.log import unusable
 from weir.paths import check_readable, named
@@ -97,8 +97,10 @@ def _letters(file: str | None) -> Iterator[IO[bytes] | None]:
     if file is None:
         yield None
         return
+    if is_parquet(file):
+        raise WeirError(f"{file}: cannot be written: dead letters of an import are lines; expected .jsonl")
     # Also what fails in the midst: what is still to be written fails once more at the end.
-    with named(file, "written"), whole(file) as draft, Path(draft).open("wb") as letters:
+    with named(file, "written"), opened(file) as letters:
         yield letters
 
 

@@ -33,6 +33,9 @@ def jars_base() -> Path:
 
     $WEIR_JARS; else `.weir/jars` of the clone; else `weir/jars` of $XDG_DATA_HOME, which is
     ~/.local/share unless it says otherwise.
+
+    Raises:
+        WeirError: nobody has said where this user is at home.
     """
     given = os.environ.get("WEIR_JARS")
     if given:
@@ -40,7 +43,11 @@ def jars_base() -> Path:
     elif is_clone():
         base = ROOT / ".weir" / "jars"
     else:
-        base = Path(os.environ.get("XDG_DATA_HOME") or Path.home() / ".local" / "share") / "weir" / "jars"
+        try:
+            data = os.environ.get("XDG_DATA_HOME") or Path.home() / ".local" / "share"
+        except RuntimeError as nowhere:
+            raise WeirError("this user has no home folder for jars; set HOME or WEIR_JARS") from nowhere
+        base = Path(data) / "weir" / "jars"
     # Without links: an archive of classes holds for one spelling of its jars' path.
     return base.resolve()
 

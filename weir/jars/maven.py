@@ -7,7 +7,6 @@ from typing import Final
 from streaming.contract.errors import WeirError
 from weir.jars.pins import LIST, POM, Pin, digest_of, written
 from weir.jars.wait import Wait
-from weir.stack.process import Child
 
 _GOAL: Final = "dependency:copy-dependencies"
 _LAST_LINES: Final = 20
@@ -24,19 +23,12 @@ def fetch(source: Path, into: Path, wait: Wait, *properties: str) -> None:
         WeirError: Maven failed, with the end of what it said, or was too slow, or was to stop.
     """
     words = ["mvn", "-B", "-q", "-C", "-f", str(source / POM), _GOAL, f"-DoutputDirectory={into}"]
-    with tempfile.NamedTemporaryFile(prefix="weir-maven-", suffix=".log") as log:
-        maven = Child("Maven", [*words, *(f"-D{each}" for each in properties)], log=Path(log.name))
-        maven.start()
-        try:
-            wait.until(lambda: not maven.alive(), _LIMIT_S)
-        finally:
-            maven.kill()
-        if maven.poll():
-            said = "\n".join(maven.last_lines(_LAST_LINES))
-            raise WeirError(
-                f"{said}\nMaven could not fetch the jars of {source / POM} (see above); is the network or "
-                "a mirror reachable?"
-            )
+    said = wait.run([*words, *(f"-D{each}" for each in properties)], _LIMIT_S, _LAST_LINES)
+    if said is not None:
+        raise WeirError("\n".join([
+            *said, f"Maven could not fetch the jars of {source / POM} (see above); is the network or a mirror"
+            " reachable?",
+        ]))  # fmt: skip
 
 
 def pin(source: Path, wait: Wait) -> None:

@@ -1,11 +1,14 @@
 """How set-up waits: with a word every ten seconds, a limit, and an ear for who wants it stopped."""
 
+import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Final
 
 from streaming.contract.errors import WeirError
+from weir.stack.process import Child
 
 _STILL_S: Final = 10.0
 _POLL_S: Final = 0.1
@@ -50,3 +53,16 @@ class Wait:
                 next_word += _STILL_S
                 self.say(f"still {self.doing} {self.what} ({now - begun:.0f} s{so_far()})")
             time.sleep(_POLL_S)
+
+    def run(self, argv: Sequence[str], limit_s: float, lines: int) -> list[str] | None:
+        """Run a program; None, or if it failed the last lines of what it said. Raises as `until`."""
+        with tempfile.TemporaryDirectory(prefix="weir-setup-", ignore_cleanup_errors=True) as folder:
+            # What it leaves when it is killed, and Spark with it, goes with ours.
+            here = dict.fromkeys(("TMPDIR", "SPARK_LOCAL_DIRS"), folder)
+            child = Child(self.what, argv, log=Path(folder) / "log", env=here)
+            child.start()
+            try:
+                self.until(lambda: not child.alive(), limit_s)
+            finally:
+                child.kill()
+            return child.last_lines(lines) if child.poll() else None

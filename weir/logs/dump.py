@@ -13,6 +13,7 @@ from streaming.contract.topics import Cluster
 from streaming.kafka_io.reader import Reader, Span
 from streaming.log.reading import is_parquet
 from streaming.log.writing import write_lines
+from streaming.replay import room_near
 from weir.foreground import interruptible, unless_interrupted
 from weir.logs.dump_lines import Annotator, DumpSummary, History, Line, sent_once
 from weir.logs.times import BEGINNING_MS
@@ -66,7 +67,7 @@ def dump(
         history.place_others()
         policies = committed.spans(topics.policies, BEGINNING_MS, to_ms)
         try:
-            with SortedLines() as lines:
+            with SortedLines(room_near(str(out))) as lines:
                 for each, by, is_policy in ((policies, committed, True), (spans, reader, False)):
                     annotator = Annotator(history, counts, is_policy=is_policy)
                     messages = (message for span in each for message in sent_once(by.messages(span), counts))
@@ -100,12 +101,16 @@ def _told(lines: Iterable[Line], progress: Callable[[str], None]) -> Iterator[by
 
 
 class SortedLines:
-    """Takes lines in any order and gives them in theirs, by files in the folder for temporary ones.
+    """Takes lines in any order and gives them in theirs, by files.
 
     A dump is larger than memory, and what was applied late may lie anywhere in it.
+
+    Args:
+        folder: of the files; None: the one for temporary ones.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, folder: str | None = None) -> None:
+        self._folder = folder
         self._run: list[Line] = []
         self._size = 0
         self._runs: list[IO[bytes]] = []
@@ -128,10 +133,10 @@ class SortedLines:
         self._size += len(line.text) + _LINE_BYTES
         if self._size > RUN_BYTES:
             self._run.sort()
-            self._runs.append(_written(self._run))
+            self._runs.append(self._written(self._run))
             self._run, self._size = [], 0
         if len(self._runs) == RUNS_MAX:
-            self._merged.append(_written(heapq.merge(*map(_read, self._runs))))
+            self._merged.append(self._written(heapq.merge(*map(_read, self._runs))))
             while self._runs:
                 self._runs.pop().close()
 
@@ -139,12 +144,11 @@ class SortedLines:
         self._run.sort()
         return heapq.merge(*map(_read, self._runs + self._merged), self._run)
 
-
-def _written(run: Iterable[Line]) -> IO[bytes]:
-    file = tempfile.TemporaryFile()  # noqa: SIM115  # closed by whoever gave the run
-    for line in run:
-        pickle.dump(tuple(line), file)
-    return file
+    def _written(self, run: Iterable[Line]) -> IO[bytes]:
+        file = tempfile.TemporaryFile(dir=self._folder)  # noqa: SIM115  # closed at the end
+        for line in run:
+            pickle.dump(tuple(line), file)
+        return file
 
 
 def _read(file: IO[bytes]) -> Iterator[Line]:

@@ -41,11 +41,13 @@ def events_read(args: argparse.Namespace) -> Iterator[list[str]]:
         yield args.events
         return
     # Here and not above: who replays files need not load a Kafka client.
+    from streaming.replay import room_near
     from weir.logs.dump import dump
 
     job = read_settings(JobSettings, "job", args.settings)
     start, end = stretch_of(args)
-    with tempfile.TemporaryDirectory(prefix="weir-events-") as folder:
+    # As what a replay keeps: the folder for temporary files is memory in many places.
+    with tempfile.TemporaryDirectory(prefix=".weir-events-", dir=room_near(args.out)) as folder:
         file = Path(folder) / "events.jsonl"
         say = teller(args.command)
         counts = dump(cluster_of(args), start, end, file, progress=say, max_ahead_ms=job.max_ahead_ms)

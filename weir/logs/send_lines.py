@@ -27,6 +27,8 @@ _OF_ALL: Final = ("id", "ts")
 _OF_A_TICK: Final = (*_OF_ALL, "applied_ts")
 _OF_THE_LOG: Final = ("actor", "reason", "earlier", "repeat")
 _NS_PER_MS: Final = 1_000_000
+NO_TIME: Final = -1
+"""Of lines before the first that has one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,7 +36,7 @@ class RecordedLine:
     """A line with its place in time.
 
     Attributes:
-        at: time of the recording, ms since the epoch; that of the line before it if it has none of its own.
+        at: time of the recording, ms since the epoch; of one without that of the line before, or NO_TIME.
         event: what it says, or why it cannot be used.
         line: where it stands and its bytes.
     """
@@ -71,7 +73,7 @@ def recorded(files: Sequence[str]) -> Iterator[RecordedLine]:
 
 
 def _timed(lines: Iterable[Line]) -> Iterator[RecordedLine]:
-    at = 0
+    at = NO_TIME
     for line in lines:
         event: Event | BadEvent
         try:

@@ -12,7 +12,7 @@ from streaming.contract.times import clock
 from streaming.contract.topics import Cluster
 from streaming.kafka_io.writer import connected, flushed, served
 from weir.jars.wait import never
-from weir.logs.send_lines import Addresser, OutgoingRecord, RecordedLine, shift_for
+from weir.logs.send_lines import NO_TIME, Addresser, OutgoingRecord, RecordedLine, shift_for
 
 BUFFER_MAX: Final = 10_000
 """Records on their way at once; then sending waits for the cluster."""
@@ -179,7 +179,7 @@ def send(
     begun = False
     try:
         for item in items:
-            if not begun and item.at:  # lines before the first event have no time
+            if not begun and item.at != NO_TIME:
                 begun = True
                 _begin(item.at, addresser, pace, keep_times)
                 if pace is not None and pace.begin_s > pace.now_s() + _PROGRESS_S:

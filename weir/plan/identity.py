@@ -151,10 +151,16 @@ def _difference(recorded: dict[str, Any], replayed: Iterable[bytes]) -> str:
             found = orjson.loads(value)
             if (found["type"], found["id"]) == (recorded["type"], recorded.get("id")):
                 keys = [*recorded, *(key for key in found if key not in recorded)]
-                other = next(key for key in keys if recorded.get(key) != found.get(key))
-                said = (orjson.dumps(one.get(other)).decode()[:_WORDS_MAX] for one in (recorded, found))
+                other = next(key for key in keys if _word(recorded, key) != _word(found, key))
+                said = (_word(one, other)[:_WORDS_MAX] for one in (recorded, found))
                 return "recorded {}: {}, the log gives {}".format(other, *said)
     return "recorded, and the log does not give it"
+
+
+def _word(decision: dict[str, Any], key: str) -> str:
+    """What it says there, as it is compared: 5 is not 5.0, and null is something."""
+    said = orjson.dumps(decision[key], option=orjson.OPT_SORT_KEYS) if key in decision else b"nothing"
+    return said.decode()
 
 
 def _hash(text: bytes) -> int:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from streaming.columns.outputs import Decided
 from streaming.laws.law import FOR_EVER, CandidatePolicies, StepContext
+from streaming.log.reading import as_text
 from streaming.log.stretches import Stretch
 from streaming.policy.files import load_policies
 from streaming.replay import Decider, Drafts, ReplayResult, drafts, replaying, summarise
@@ -114,7 +115,8 @@ def _decided(said: Mapping[str, Said]) -> list[Decided]:
 
 def _names(files: Sequence[str]) -> list[str]:
     """Base names; those that are not enough, or are keys of a summary themselves, as paths."""
-    taken, paths = Counter([*SIDES, "flips", *map(os.path.basename, files)]), map(os.path.split, files)
+    told = [*map(as_text, files)]
+    taken, paths = Counter([*SIDES, "flips", *map(os.path.basename, told)]), map(os.path.split, told)
     return [base if taken[base] == 1 else os.path.join(folder or os.curdir, base) for folder, base in paths]
 
 

@@ -3,7 +3,6 @@
 import hashlib
 import os
 import sys
-import tempfile
 from collections.abc import Callable, Sequence
 from importlib.metadata import version
 from pathlib import Path
@@ -16,10 +15,14 @@ from weir.jars.folders import KAFKA, PULSAR, SPARK, folder_of, jars_base
 from weir.jars.installation import fetch_jars
 from weir.jars.java import java
 from weir.jars.wait import Wait, never
-from weir.stack.process import Child
 from weir.stack.pulsar import archive_classes
 
 _COMPILED: Final = ".compiled"
+COMPILE: Final = (
+    "import sys; from streaming.columns.compiled import kept; from streaming.job.operator import warm_up;"
+    " warm_up(); sys.exit(not kept())"
+)
+"""Fails where nothing is kept of it: each start would compile anew."""
 _COMPILE_LIMIT_S: Final = 600.0
 _ARCHIVE_LIMIT_S: Final = 600.0
 _LAST_LINES: Final = 5
@@ -55,8 +58,7 @@ def _compile(say: Callable[[str], None], stopping: Callable[[], bool]) -> bool:
     if stamp.exists() and stamp.read_text() == wanted:
         return False
     say("compiling the laws (half a minute)")
-    code = "from streaming.job.operator import warm_up; warm_up()"
-    if said := _run(["-c", code], Wait("the laws", say, stopping, "compiling"), _COMPILE_LIMIT_S):
+    if said := _run(["-c", COMPILE], Wait("the laws", say, stopping, "compiling"), _COMPILE_LIMIT_S):
         raise WeirError(f"the laws could not be compiled: {said}")
     stamp.write_text(wanted)
     return True
@@ -86,13 +88,5 @@ def _archive_both(say: Callable[[str], None], stopping: Callable[[], bool]) -> b
 
 def _run(words: Sequence[str], wait: Wait, limit_s: float) -> str:
     """Run Python; what it said last if it failed. A process of its own: it sets variables and loads a JVM."""
-    with tempfile.TemporaryDirectory(prefix="weir-setup-", ignore_cleanup_errors=True) as folder:
-        # What it leaves when it is killed, and Spark with it, goes with ours.
-        here = dict.fromkeys(("TMPDIR", "SPARK_LOCAL_DIRS"), folder)
-        child = Child(wait.what, [sys.executable, *words], log=Path(folder) / "log", env=here)
-        child.start()
-        try:
-            wait.until(lambda: not child.alive(), limit_s)
-        finally:
-            child.kill()
-        return " | ".join(child.last_lines(_LAST_LINES)) or "no reason" if child.poll() else ""
+    said = wait.run([sys.executable, *words], limit_s, _LAST_LINES)
+    return "" if said is None else " | ".join(said) or "no reason"

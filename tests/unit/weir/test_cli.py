@@ -1,5 +1,7 @@
 """The command `weir`: exit status, messages, and what it loads."""
 
+import io
+import json
 import os
 import subprocess
 import sys
@@ -9,11 +11,12 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from import_kit import create
 
 from streaming.contract.errors import ConfigError, Problem, TakenOver, WeirError
 from streaming.job.spark.settings import JobSettings
 from weir import cli
-from weir.commands.job import _overridden
+from weir.commands.job import _candidates, _overridden
 from weir.commands.proxy import _addresses
 
 IDLE = "backlog: {enabled: false}"
@@ -72,15 +75,6 @@ def test_failures_are_lines_with_a_status(
     assert capsys.readouterr().err == said
 
 
-def test_a_command_without_standard_output_is_done_all_the_same(command: Any, capsys: Any) -> None:
-    """As a shell's `>&-` leaves it."""
-    command(lambda args: 0)
-    with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(sys, "stdout", None)
-        assert cli.main(["up"]) == 0
-    assert capsys.readouterr().err == ""
-
-
 PRINTS = """
 import sys
 from types import SimpleNamespace
@@ -108,6 +102,33 @@ def ended(
     own = {**os.environ, "PYTHONUNBUFFERED": ""}
     done = subprocess.run(words, stdout=output, stderr=errors, text=True, timeout=30, check=False, env=own)
     return done.returncode, done.stderr
+
+
+def test_a_stream_that_is_closed_is_nobodys(tmp_path: Path) -> None:
+    """`weir replay --against ... >&-` was a traceback, and by its status 1 beyond the bounds; what was for a
+    closed stderr went to stdout, and what libraries wrote there into a file that was opened since.
+    """
+    told = "import os, sys; print('to stderr', file=sys.stderr); print(sys.stdout.isatty(), 'to stdout');"
+    opened = f"file = os.open({str(tmp_path / 'f')!r}, os.O_CREAT | os.O_WRONLY); os.write(2, b'of C')"
+    run = PRINTS.replace('print("limits")', f"exec({f'{told} {opened}'!r})")
+    for closed, said in ((">&-", ""), ("2>&-", "False to stdout\n"), ("<&- >&- 2>&-", "")):
+        words = ["sh", "-c", f'"$@" {closed}', "sh", sys.executable, "-c", run, "0"]
+        done = subprocess.run(words, capture_output=True, text=True, timeout=30, check=False)
+        assert (done.returncode, done.stdout) == (0, said), done.stderr
+        assert (tmp_path / "f").read_bytes() == b""
+
+
+def test_names_of_any_letters_are_told_in_any_locale(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """In one of Latin-1 those of a user in Cyrillic ended the command, a replay after its work."""
+    (tmp_path / "p.yaml").write_text("version: 1\n")
+    for encoding in ("latin-1", "ascii"):
+        told = io.TextIOWrapper(io.BytesIO(), encoding=encoding)
+        with monkeypatch.context() as patched:
+            patched.setattr(sys, "stdout", told)
+            words = ["policy", "explain", "--policies", str(tmp_path / "p.yaml"), "--user", "ключ"]
+            assert cli.main(words) == 0
+        told.seek(0)
+        assert "no quota applies to user 'ключ'" in told.read()
 
 
 def test_a_full_disk_under_the_output_ends_with_1() -> None:
@@ -251,3 +272,29 @@ def test_a_file_whose_name_is_not_utf_8_is_checked(tmp_path: Path, capsys: Any) 
     file.write_text("version: 1\n")
     assert cli.main(["policy", "check", str(file)]) == 0
     assert "\\udcff.yaml: no problems; entries: none" in capsys.readouterr().out
+
+
+def test_names_of_files_that_are_not_utf_8_stand_in_json_as_in_messages(tmp_path: Path) -> None:
+    """A replay and an import ended in a traceback, once an id, a dead letter or a report had such a name;
+    a job with such a candidate failed in each batch.
+    """
+
+    def file(name: str, text: str) -> str:
+        path = tmp_path / os.fsdecode(b"\xff" + name.encode())
+        path.write_text(text)
+        return str(path)
+
+    policies, letters, told = file(".yaml", "version: 1\n"), tmp_path / "dead.jsonl", tmp_path / "told.json"
+    asked = '{"type":"request","ts":1,"user":"alice","items":[{"name":"t","mutations":1}]}\n'
+    words = ["replay", "--policies", policies, "--events", file(".jsonl", f"{asked}nonsense"), "--out"]
+    words += [str(tmp_path / "out.jsonl"), "--dead-letters", str(letters), "--summary", str(told)]
+    assert cli.main([*words, "--against", policies]) == 0
+    assert b'"id":"\\\\udcff.jsonl:1"' in (tmp_path / "out.jsonl").read_bytes()
+    assert json.loads(letters.read_bytes())["topic"] == "\\udcff.jsonl"
+    assert json.loads(told.read_bytes())["name"] == "\\udcff.yaml"
+    lines = file(".log", f"{create(0)}\nCompleted request: nonsense")
+    words = ["import", "kafka-request-log", lines, "--dead-letters", str(letters), "--out"]
+    assert cli.main([*words, str(tmp_path / "out.jsonl")]) == 0
+    assert json.loads(letters.read_bytes())["topic"] == "\\udcff.log"
+    (candidate,) = _candidates(cli.build_parser("job").parse_args(["job", "--candidate", policies]))
+    assert candidate.name == "\\udcff"

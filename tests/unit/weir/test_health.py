@@ -5,6 +5,7 @@ import socket
 import struct
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -107,6 +108,32 @@ def test_one_that_hangs_is_not_well(ready: Path) -> None:
         url = f"http://127.0.0.1:{server.getsockname()[1]}/metrics"
         write_ready_file(ready, {"pid": os.getpid(), "metrics": url})
         assert unwell(ready, HUNG_S) == f"{url} does not answer: timed out"
+
+
+def test_one_that_answers_byte_by_byte_is_not_waited_for(
+    ready: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Each byte came within the limit of one read, so a check of four seconds took as long as it liked."""
+    told = threading.Event()
+
+    def serve() -> None:
+        with server.accept()[0] as asking:
+            asking.sendall(b"HTTP/1.1 ")
+            while not told.wait(0.05):
+                asking.sendall(b"2")
+
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        slow = threading.Thread(target=serve)
+        slow.start()
+        url = f"http://127.0.0.1:{server.getsockname()[1]}/metrics"
+        write_ready_file(ready, {"pid": os.getpid(), "metrics": url})
+        given_up = threading.Timer(20, told.set)
+        given_up.start()
+        assert main(["healthy", str(ready), "--limit", str(HUNG_S)]) == FAILED
+        given_up.cancel()
+        told.set()
+        slow.join()
+    assert capsys.readouterr().err == f"weir: {ready}: not all has answered within {HUNG_S} s\n"
 
 
 def test_one_that_nobody_hears_is_not_well(ready: Path) -> None:

@@ -14,7 +14,7 @@ from streaming.log import reading
 from streaming.policy.yaml import lines
 from weir import cli
 from weir.imports import reading as imported
-from weir.paths import check_readable
+from weir.paths import check_readable, check_writable
 
 NOBODY: Final = ("--kafka", "127.0.0.1:1")
 """Asked only by a command that has looked at its files too late: it would wait, and name this."""
@@ -189,6 +189,12 @@ def test_every_option_that_takes_a_path_is_tried() -> None:
     assert there == {(command, option) for command, option, *_ in OPTIONS}
 
 
+def test_an_empty_word_is_no_file_to_write() -> None:
+    """As of a variable that is not set, in `--out "$OUT"`: a replay found out when it was done."""
+    with pytest.raises(WeirError, match=r"^: cannot be written: Is a directory$"):
+        check_writable("")
+
+
 def test_a_device_is_written_to_and_stays(wrong: WrongPaths, tmp_path: Path) -> None:
     """Root could replace it by a file: /dev/stdout and /dev/null are no drafts' places."""
     from streaming.log.writing import write_lines
@@ -250,3 +256,20 @@ def test_what_is_read_is_not_written(
         said = f"weir: {last}: cannot be written: it is read, too; name another file"
         assert said in capsys.readouterr().err
     assert before == {name: (tmp_path / name).read_bytes() for name in texts}
+
+
+@pytest.mark.parametrize(
+    "words", [("replay", "--policies", "POLICIES", "--events"), ("import", "kafka-request-log")]
+)
+def test_a_draft_is_not_what_is_read(
+    words: tuple[str, ...], tmp_path: Path, capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    """As one that a killed command has left: it was written over and gone, though nothing came of it."""
+    monkeypatch.chdir(tmp_path)
+    Path("POLICIES").write_bytes(GOOD_POLICIES)
+    left = Path("log.partial")
+    left.write_bytes(GOOD_EVENTS)
+    assert cli.main([*words, str(left), "--out", "log"]) == 1
+    assert "log.partial: cannot be written: it is read, too; name another file" in capsys.readouterr().err
+    assert left.read_bytes() == GOOD_EVENTS

@@ -12,7 +12,12 @@ from weir.doctor.findings import Finding, error, ok, warning
 from weir.doctor.patient import Patient
 from weir.foreground import host_port
 
-_SECRETS: Final = ("sasl.password", "ssl.key.password", "sasl.oauthbearer.client.secret")
+_OF_TOKENS: Final = "sasl.oauthbearer.assertion.private.key"
+_SECRETS: Final = (
+    "sasl.password", "ssl.key.password", "ssl.key.pem", "ssl.keystore.password",
+    "sasl.oauthbearer.client.secret", f"{_OF_TOKENS}.passphrase", f"{_OF_TOKENS}.pem",
+)  # fmt: skip
+"""What librdkafka hides in its own log."""
 _OTHERS: Final = stat.S_IRGRP | stat.S_IROTH
 _CLEAR: Final = ("plaintext", "sasl_plaintext")
 

@@ -3,12 +3,13 @@
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
 from streaming.columns.compilable import compilable, compilable_lean
-from streaming.columns.compiled import machine
+from streaming.columns.compiled import _say_that_none_is_kept, compiled, lean, machine
 from streaming.laws.mutation import law, rates
 from streaming.laws.mutation.rates import Doubles
 
@@ -66,6 +67,18 @@ def test_the_arithmetic_loads_no_compiler() -> None:
     )
     assert "numpy" in loaded
     assert not {"numba", "llvmlite", "pyarrow", "pandas"} & set(loaded)
+
+
+def test_where_nothing_can_be_kept_it_is_compiled_anew(caplog: pytest.LogCaptureFixture) -> None:
+    """Read-only sources, of a user without a home: all commands that load a law ended in a traceback."""
+    _say_that_none_is_kept.cache_clear()
+    names: dict[str, Any] = {}
+    # Of no file: nor does Numba find a folder for it.
+    exec("def twice(number): return number * 2\ndef thrice(number): return number * 3", names)
+    assert (compiled(names["twice"])(2), lean(names["thrice"])(2)) == (4, 6)
+    assert [record.message.partition(":")[0] for record in caplog.records] == [
+        "no folder to keep compiled laws in"
+    ]
 
 
 def test_machine_code_is_kept_on_disk() -> None:

@@ -77,6 +77,18 @@ def test_partitions_are_those_admitted_less_those_given_back() -> None:
     assert found["user=b%2Cb"]["partitions"] == 7
 
 
+def test_waits_of_several_subjects_come_in_no_order() -> None:
+    """Their partitions are read one after the other: an earlier wait of the second was taken for told."""
+    bill = Bill({})
+    bill.take_decision(admission("a", 0, 10_000, 1_000))
+    bill.take_decision(admission("b", 0, 500))
+    for name in "ab":
+        subject = f"user=alice,client-id={name}"
+        items = [{"name": "t", "mutations": 1}]
+        bill.take(record(type="request", id=name, user="alice", items=items, subject=subject))
+    assert rows(bill)["user=alice"]["throttled_ms"] == 10_500
+
+
 def refund(mutations: int) -> Record:
     """What alice gives back."""
     items = [{"name": "t", "mutations": mutations}]

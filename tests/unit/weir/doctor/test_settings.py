@@ -47,8 +47,15 @@ def test_plain_text_to_brokers_elsewhere(bootstrap: str, protocol: str, expected
 
 
 @pytest.mark.parametrize(
-    ("mode", "client", "expected"), [(0o644, SECRET, "warning"), (0o600, SECRET, "ok"), (0o644, {}, "ok")]
-)
+    ("mode", "client", "expected"),
+    [
+        (0o644, SECRET, "warning"), (0o600, SECRET, "ok"), (0o644, {}, "ok"),
+        # A key itself, and those of a store and of tokens, were none.
+        *((0o644, {name: "x"}, "warning") for name in (
+            "ssl.key.pem", "ssl.keystore.password", "sasl.oauthbearer.assertion.private.key.passphrase",
+        )),
+    ],
+)  # fmt: skip
 def test_a_password_that_others_may_read(
     mode: int, client: dict[str, str], expected: str, tmp_path: Path
 ) -> None:

@@ -208,11 +208,46 @@ def test_an_event_that_the_job_buries_explains_nothing(
     found = explained(capsys, files, "--id", "p1-8")
     assert found["event"] is None and [event["id"] for event in found["events"]] == ["p1-7"]
     assert main(["explain", "--id", "p1-8", *files]) == 0
+    told.append(EVENTS[1] | {"path": "quotas[user=alice]"})
     untyped = {name: value for name, value in admission.items() if name != "type"}
     unlimited = admission | {"tokens": None, "rate": 1.0, "limit": 0.0}
     for malformed in (admission | {"tokens": "many"}, admission | {"applied_ts": 10**18}, untyped, unlimited):
         files = log_of(tmp_path, told, malformed)
         assert main(["explain", "--id", "p1-8", *files]) == 1 and "cannot be read" in capsys.readouterr().err
+
+
+def test_an_event_that_was_applied_later_is_found(
+    files: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """As a dump marks it, whatever its own time is; by that it came before what it really came behind."""
+    late = request("late", T, 3, applied_ts=T + 300_000)
+    events = [*EVENTS, late, request("next", T + 299_000, 1)]
+    log = log_of(tmp_path, events)[3]
+    replayed = replay_local(policies_of(tmp_path, "policies.yaml"), [log])
+    files = log_of(tmp_path, events, *(line + b"\n" for line in replayed.decisions))
+    found = explained(capsys, files, "--id", "late")
+    assert found["event"]["ts"] == T and found["event"]["id"] == "late"
+    assert [event["id"] for event in found["events"]] == ["p1-1", "p1-2", "next", "late"]
+    found = explained(capsys, files, "--id", "next")
+    assert [event["id"] for event in found["events"]] == ["p1-1", "p1-2", "next"]
+
+
+def test_what_the_log_does_not_say_is_not_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Requests of an import name no subject, and policies stand in a file: it told that nothing limits, that
+    no event led to it, and a balance below 0.
+    """
+    events = [request(f"s-{n}", T + n, 300, "sam") for n in range(2)]
+    for event in events:
+        del event["subject"]
+    quota = {"entity": {"user": "sam"}, **ENTRIES["quotas[user=sam]"]}
+    policies = policies_of(tmp_path, "p.yaml", quotas=[quota])
+    decided = replay_local(policies, [log_of(tmp_path, events)[3]]).decisions
+    files = log_of(tmp_path, events, *(line + b"\n" for line in decided))
+    found = explained(capsys, files, "--id", "s-1")
+    assert (found["before"], found["after"]) == (None, {"rate": 6.0})
+    assert [event["id"] for event in found["events"]] == ["s-1"]
+    assert main(["explain", "--id", "s-1", *files]) == 0
+    assert "Policy: none in the log limits it at version 1." in capsys.readouterr().out
 
 
 def test_a_wait_of_ages_is_told() -> None:

@@ -77,6 +77,19 @@ def test_dead_letters_without_room_are_named(tmp_path: Path, capsys: pytest.Capt
     assert capsys.readouterr().err == "weir: /dev/full: cannot be written: No space left on device\n"
 
 
+def test_dead_letters_are_packed_as_their_name_says(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Plain lines stood in a `.gz`, which nobody could unpack, and in a `.parquet`."""
+    path, dead = tmp_path / "r.log", tmp_path / "dead.jsonl.gz"
+    path.write_text(f"{GOOD}\n{GOOD[:300]}")
+    words = ["import", "kafka-request-log", str(path), "--out", str(tmp_path / "out.jsonl")]
+    assert main([*words, "--dead-letters", str(dead)]) == 0
+    assert orjson.loads(gzip.decompress(dead.read_bytes()))["offset"] == 2
+    assert main([*words, "--dead-letters", str(tmp_path / "dead.parquet")]) == 1
+    assert "dead.parquet: cannot be written: dead letters of an import are lines" in capsys.readouterr().err
+
+
 def test_a_truncated_archive(tmp_path: Path) -> None:
     """What can be unpacked counts, and the next file is read."""
     whole = gzip.compress("\n".join([GOOD] * 5_000).encode(), 0)

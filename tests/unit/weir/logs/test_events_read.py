@@ -5,9 +5,30 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
+import pytest
 from law_kit import request
 from plan_kit import file_of, policies_of
+
+from weir.cli import main
+from weir.logs import dump
+from weir.logs.dump_lines import DumpSummary
+
+
+def test_what_topics_hold_is_kept_beside_the_result(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Days of a cluster filled the folder for temporary files, which is memory in many places."""
+    policies, made = policies_of(tmp_path, "p.yaml"), list[Path]()
+
+    def dumped(cluster: Any, start: int, end: int, file: Path, **_: Any) -> DumpSummary:
+        made.append(file)
+        file.write_bytes(Path(file_of(tmp_path, "one", request("a", 0))).read_bytes())
+        return DumpSummary()
+
+    monkeypatch.setattr(dump, "dump", dumped)
+    words = ["--policies", policies, "--from-kafka", "127.0.0.1:1", "--out", str(tmp_path / "out")]
+    assert main(["replay", *words]) == 0
+    assert made[0].parent.parent == tmp_path and not made[0].parent.exists()
 
 
 def test_sigterm_leaves_nothing_half_written(tmp_path: Path) -> None:

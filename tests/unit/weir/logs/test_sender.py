@@ -133,6 +133,11 @@ def test_times_are_moved_to_now_or_kept(tmp_path: Path) -> None:
     assert said[0] == "begins with the next round, at 18:40:10.000"
     ((at, *_, value),) = moved.records
     assert orjson.loads(value)["ts"] == NOW + 10_000 == pytest.approx(at * 1000)
+    # Of a made-up one, from 0 on, the first kept its time, and went at once.
+    made = FakeProducer(Clock())
+    sending(tmp_path, made, [{"type": "tick"}, tick(0), tick(1_000)])
+    assert [orjson.loads(value).get("ts", 0) for *_, value in made.records] == [0, NOW, NOW + 1_000]
+    assert [at for at, *_ in made.records] == pytest.approx([NOW_S, NOW_S, NOW_S + 1])
     kept = FakeProducer(Clock())
     sending(tmp_path, kept, [tick(61_000)], keep_times=True)
     ((at, *_, value),) = kept.records

@@ -51,6 +51,17 @@ def test_the_first_difference_is_named(tmp_path: Path) -> None:
     assert 'outcome: "allow", the log gives "reject"' in text
 
 
+def test_a_difference_of_form_alone_is_named(tmp_path: Path) -> None:
+    """Decisions that went through `jq` 1.6 have 5 for 5.0: that, and a null more, was a traceback."""
+    said = recorded(tmp_path)
+    for other, told in (
+        (said[0] | {"limit": 1}, "recorded limit: 1, the log gives 1.0"),
+        (said[0] | {"refunds": None}, "recorded refunds: null, the log gives nothing"),
+    ):
+        with pytest.raises(WeirError, match=told):
+            proven(tmp_path, other, *said[1:])
+
+
 def test_a_decision_without_its_event_and_an_event_without_its_decision_differ(tmp_path: Path) -> None:
     """Both ways: a log that lacks something decides otherwise."""
     said = recorded(tmp_path)
