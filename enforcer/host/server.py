@@ -202,7 +202,7 @@ class Host(ABC, Generic[C]):
         self._metrics_tls = None if doors.tls is None else WatchedContext.of_metrics(doors.tls)
         self._upstream_tls = None if upstream_tls is None else WatchedContext.of_client(upstream_tls)
         self._entrance = Entrance(
-            doors, self.is_known, self._free, self.metrics.tls_failures, self.metrics.refused_connections,
+            doors, self._free, self.metrics.tls_failures, self.metrics.refused_connections,
             goodbye_s=settings.stop_timeout_ms / 1000,
         )  # fmt: skip
         self._lifetime_s = doors.lifetime_s
@@ -251,10 +251,6 @@ class Host(ABC, Generic[C]):
         """Let clients in on one socket: no other room does. Who comes before the start is over waits."""
         await self._begun.wait()
         await self._entrance.open(listener, accept)
-
-    def is_known(self, name: str) -> bool:
-        """Whether clients may ask for a server of this name (SNI)."""
-        return True
 
     @property
     def upstream_tls(self) -> ssl.SSLContext | None:

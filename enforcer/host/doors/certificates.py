@@ -141,12 +141,10 @@ class ServerTls:
 
     Args:
         settings: as the section has them.
-        is_known: whether clients may ask for a server of this name.
     """
 
-    def __init__(self, settings: TlsSettings, is_known: Callable[[str], bool]) -> None:
+    def __init__(self, settings: TlsSettings) -> None:
         self._rules = MappingRules(settings.principal_mapping_rules)
-        self._is_known = is_known
         self._names: WeakKeyDictionary[object, str] = WeakKeyDictionary()
         self._watched = WatchedContext.of_server(settings, self._named)
 
@@ -155,13 +153,9 @@ class ServerTls:
         """For the next client."""
         return self._watched.now()
 
-    def _named(self, client: ssl.SSLObject, name: str | None, _context: ssl.SSLContext) -> int | None:
-        if name is None:
-            return None
-        if not self._is_known(name):
-            return ssl.ALERT_DESCRIPTION_UNRECOGNIZED_NAME
-        self._names[client] = name
-        return None
+    def _named(self, client: ssl.SSLObject, name: str | None, _context: ssl.SSLContext) -> None:
+        if name is not None:
+            self._names[client] = name
 
     def visitor(self, transport: asyncio.BaseTransport, peer: object) -> Visitor:
         """Who has come from there; a user that no rule names is refused, as a broker does."""
