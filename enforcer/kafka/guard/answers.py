@@ -38,6 +38,7 @@ _BROKER: Final = 4
 # Settings of a broker that name addresses: its own, other brokers', controllers'. By these bytes an answer is
 # found that may hold one.
 _ADDRESSES: Final = (b"listeners", b"bootstrap.servers", b"quorum.voters", b"zookeeper.connect", b"host.name")
+_RESOURCES: Final = told(DESCRIBE_CONFIGS, "Results(ResourceType)", rows=1)
 _LIST: Final = told(METADATA, "at:Topics of:Topics Topics:count")
 _TOPIC: Final = Reader(METADATA, "response.Topics()", "Name? TopicId end")
 _ERRORS: Final = 7
@@ -72,9 +73,10 @@ class AnswerFilter:
             return limit_api_versions(response, version)
         paths = SHOWN.get(key)
         if key == DESCRIBE_CONFIGS:
-            if any(name in response for name in _ADDRESSES):
-                return rewritten(key, version, response, _blank_settings)
-            return response
+            found = any(name in response for name in _ADDRESSES)
+            # A topic may be called so: of the settings of hundreds, not all are read.
+            found = found and _BROKER in _RESOURCES(response, version)
+            return rewritten(key, version, response, _blank_settings) if found else response
         if key == DESCRIBE_QUORUM:
             return rewritten(key, version, response, _blank_nodes)
         if paths is None:

@@ -258,6 +258,18 @@ def test_lists_show_nothing_of_weirs() -> None:
     assert OURS not in shown and shown.count(OTHER) == 2
 
 
+@pytest.mark.parametrize("version", range(5))
+def test_settings_that_name_addresses_are_blank_of_brokers_alone(version: int) -> None:
+    """Those of a topic that is called so are shown as they are, beside hundreds of others' too."""
+    configs = [{"Name": b"listeners", "Value": b"IN://inside:1"}, *[{"Name": b"x", "Value": b"1"}] * 40]
+    layout, show = response_layout(32, version), AnswerFilter(guard().protected, lambda *whole: whole[2])
+    for kind, count in ((4, 1), (2, 400)):
+        results = [{"ResourceType": kind, "ResourceName": b"order-listeners", "Configs": configs}] * count
+        body = bytes(4 + (version >= 4)) + layout.write({"Results": results})
+        shown = show(32, version, body)
+        assert (shown == body) is (kind == 2) and (b"inside" in shown) is (kind == 2)
+
+
 def test_who_is_refused_is_logged_now_and_then(caplog: pytest.LogCaptureFixture) -> None:
     """Once a principal, again after ten minutes; the memory of it is bounded."""
     now = SimpleNamespace(ms=0.0)
