@@ -246,6 +246,20 @@ def test_a_heartbeat_may_name_no_topic_of_weirs() -> None:
         assert OUR_ID not in shown and OTHER_ID in shown
 
 
+@pytest.mark.parametrize("key", [key for key, path in SHOWN.items() if path.count(".") == 1])
+def test_what_is_weirs_is_cut_out_of_a_list(key: int) -> None:
+    """Of whatever length, as of the ACLs of thousands of topics; the rest stays as it came."""
+    show = AnswerFilter(guard().protected, lambda *whole: whole[2])
+    field, _, name = SHOWN[key].partition(".")
+    first, last = APIS[key].versions or (0, 0)
+    for version in range(first, last + 1):
+        layout, before = response_layout(key, version), bytes(4 + frames.is_flexible(key, version))
+        for left in (0, 1, 13_000 if version == last else 2):
+            others = [{name: OTHER}] * left
+            came = before + layout.write({field: [*others, {name: OURS}]})
+            assert show(key, version, came) == before + layout.write({field: others})
+
+
 def test_lists_show_nothing_of_weirs() -> None:
     """The deepest of them: the description of a consumer group."""
     topic = {"TopicName": OURS, "Partitions": (1,)}
