@@ -7,7 +7,6 @@ import asyncio
 import contextlib
 import logging
 import socket
-import ssl
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping
@@ -252,14 +251,10 @@ class Host(ABC, Generic[C]):
         await self._begun.wait()
         await self._entrance.open(listener, accept)
 
-    @property
-    def upstream_tls(self) -> ssl.SSLContext | None:
-        """How brokers are spoken to; None: in plain text."""
-        return None if self._upstream_tls is None else self._upstream_tls.now()
-
     def upstream(self, owner: Owner, settings: ProxySettings) -> Upstream:
         """A connection to a broker that is not dialed yet."""
-        return Upstream(owner, settings, self.upstream_tls, self.introduce)
+        tls = None if self._upstream_tls is None else self._upstream_tls.now()
+        return Upstream(owner, settings, tls, self.introduce)
 
     def introduce(self, connection: Introduced) -> bytes:
         """What a broker hears of a client before all else (PROXY protocol), if it is to."""

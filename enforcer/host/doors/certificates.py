@@ -139,6 +139,9 @@ class NewestContext(ssl.SSLContext):
 class ServerTls:
     """TLS of one listener's clients.
 
+    Attributes:
+        now: what the next client is spoken to by.
+
     Args:
         settings: as the section has them.
     """
@@ -146,12 +149,7 @@ class ServerTls:
     def __init__(self, settings: TlsSettings) -> None:
         self._rules = MappingRules(settings.principal_mapping_rules)
         self._names: WeakKeyDictionary[object, str] = WeakKeyDictionary()
-        self._watched = WatchedContext.of_server(settings, self._named)
-
-    @property
-    def context(self) -> ssl.SSLContext:
-        """For the next client."""
-        return self._watched.now()
+        self.now = WatchedContext.of_server(settings, self._named).now
 
     def _named(self, client: ssl.SSLObject, name: str | None, _context: ssl.SSLContext) -> None:
         if name is not None:

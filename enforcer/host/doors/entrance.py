@@ -210,6 +210,6 @@ class Entrance:
         if self._tls is None:
             await loop.connect_accepted_socket(lambda: connection, client)
             return
-        secured = Secured(connection, self._tls.context, goodbye_s=self._goodbye_s)
+        secured = Secured(connection, self._tls.now(), goodbye_s=self._goodbye_s)
         await loop.connect_accepted_socket(lambda: secured, client)
         await secured.shaken(HANDSHAKE_S)
