@@ -228,8 +228,8 @@ def _server(app: FastAPI, settings: AdminSettings, metrics: AdminMetrics, reques
     # Connections makes room for a new one of an address, rather than turning it away.
     doors = settings.model_copy(update={"connections_per_address": 0})
     entrance = Entrance(
-        doors, lambda _name: True, lambda: CONNECTIONS_MAX,
-        metrics.tls_failures, metrics.refused_connections, goodbye_s=REQUEST_MS / 1000,
+        doors, lambda: CONNECTIONS_MAX, metrics.tls_failures, metrics.refused_connections,
+        goodbye_s=REQUEST_MS / 1000,
     )  # fmt: skip
     protocol = partial(GuardedProtocol, Connections(settings, metrics, request_ms), entrance.greet)
     config = uvicorn.Config(

@@ -7,7 +7,6 @@ import asyncio
 import contextlib
 import logging
 import socket
-import ssl
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping
@@ -200,7 +199,7 @@ class Host(ABC, Generic[C]):
         self._metrics_tls = None if doors.tls is None else WatchedContext.of_metrics(doors.tls)
         self._upstream_tls = None if upstream_tls is None else WatchedContext.of_client(upstream_tls)
         self._entrance = Entrance(
-            doors, self.is_known, self._free, self.metrics.tls_failures, self.metrics.refused_connections,
+            doors, self._free, self.metrics.tls_failures, self.metrics.refused_connections,
             goodbye_s=settings.stop_timeout_ms / 1000,
         )  # fmt: skip
         self._lifetime_s = doors.lifetime_s
@@ -250,18 +249,10 @@ class Host(ABC, Generic[C]):
         await self._begun.wait()
         await self._entrance.open(listener, accept)
 
-    def is_known(self, name: str) -> bool:
-        """Whether clients may ask for a server of this name (SNI)."""
-        return True
-
-    @property
-    def upstream_tls(self) -> ssl.SSLContext | None:
-        """How brokers are spoken to; None: in plain text."""
-        return None if self._upstream_tls is None else self._upstream_tls.now()
-
     def upstream(self, owner: Owner) -> Upstream:
         """A connection to a broker that is not dialed yet."""
-        return Upstream(owner, self.upstream_tls, self.introduce)
+        tls = None if self._upstream_tls is None else self._upstream_tls.now()
+        return Upstream(owner, tls, self.introduce)
 
     def introduce(self, connection: Introduced) -> bytes:
         """What a broker hears of a client before all else (PROXY protocol), if it is to."""

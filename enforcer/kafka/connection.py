@@ -218,7 +218,7 @@ class Connection(asyncio.Protocol):
         ending = self.ending
         if not (ending.closing or ending.done):
             self._handle_all()
-            self._set_reading()
+        self._set_reading()
         could_go = self.pacer.released or self.slots.due is not None
         if could_go and not self._proxy.turns.waits(self._pump):
             self._make_way()
@@ -301,18 +301,19 @@ class Connection(asyncio.Protocol):
             return
         # While nobody has looked how long a request may be that is not whole, it only waits, too.
         gathered = requests.need > 0 and not requests.waiting and self._chain.free
+        sent = self._upstream is None or not self._upstream.full
         may = (
             (self.pacer.idle or self.pacer.may_read or self.ending.left)
-            and requests.waiting < bounds.HELD_FRAMES_MAX
+            and (sent and requests.waiting < bounds.HELD_FRAMES_MAX)
             and (requests.left_bytes < bounds.HELD_BYTES_MAX or gathered)
             # The rest of a request that is passing must come, or it would never be answered.
             and (
                 requests.passing > 0
                 or (not self._full and len(self._responses.answers) < bounds.INFLIGHT_MAX)
             )
-            and (self._upstream is None or not self._upstream.full)
         )
-        if (waited := seat.waiting) and not may:
+        waited = seat.waiting
+        if not may and (waited or (sent and max(requests.need, requests.left_bytes) <= LARGE_BYTES)):
             # Others can use its place now.
             seat.leave()
         small = requests.need <= LARGE_BYTES and not (seat.held or seat.waiting)
@@ -376,7 +377,9 @@ class Connection(asyncio.Protocol):
         """Once a second: end what takes too long."""
         self.ending.check(now_ms)
         self.slots.check()
-        # Others may wait for its place.
+        # Others may wait for its place: who takes no answers meanwhile is as late as who sends nothing.
+        if self._seat.held and not self._reading:
+            self._partial_since = (self._partial_since or now_ms) if self._full else None
         limit_ms = bounds.PARTIAL_FRAME_TIMEOUT_MS / (_HURRY if self._seat.wanted else 1)
         if self._partial_since is not None and now_ms - self._partial_since > limit_ms:
             self.end("slow_sender")

@@ -98,10 +98,6 @@ class KafkaProxy(Host[Connection]):
         """A client comes to our bootstrap address: each leads to the next of the cluster's."""
         return Connection(self, lambda: next(self._bootstrap), self.upstream)
 
-    def is_known(self, name: str) -> bool:
-        """See Host: a broker that nobody has is no server of ours."""
-        return self.brokers.node_named(name) is None or self.named(name) is not None
-
     def named(self, name: str) -> Address | None:
         """See Context."""
         node = self.brokers.node_named(name)
@@ -118,7 +114,12 @@ class KafkaProxy(Host[Connection]):
         return self.coordinator.policies.now
 
     def admit(self, connection: Connection) -> str:
-        """See Host; its broker is known from the first."""
+        """See Host; its broker is known from the first, and one that nobody has is no server of ours."""
+        name = connection.server_name
+        if self.brokers.node_named(name) is not None and self.named(name) is None:
+            # Not in the handshake: an alert there ends Java's clients for good, and the broker may just join.
+            self.metrics.tls_failures.labels("unknown_name").inc()
+            return "unknown_name"
         refused = super().admit(connection)
         if not refused:
             self.concurrency.came(connection)

@@ -55,14 +55,12 @@ class Door:
         room: how many may come.
         paused: clients are not read at first.
         goodbye_s: how long the end of TLS may take.
-        knows: which names clients may ask for.
         made: what takes each who comes.
         doors: DoorSettings'.
     """
 
     def __init__(
         self, host: str = LOOPBACK, room: int = 100, paused: bool = False, goodbye_s: float = 1.0,
-        knows: Callable[[str], bool] = lambda _name: True,
         made: Callable[["Door"], asyncio.Protocol] = Came, **doors: Any,
     ) -> None:  # fmt: skip
         self.paused, self._made = paused, made
@@ -72,9 +70,7 @@ class Door:
         self.came = asyncio.Queue[Came]()
         self._listener = listen_at((host, 0))
         self.address: tuple[str, int] = self._listener.getsockname()[:2]
-        self.entrance = Entrance(
-            DoorSettings(**doors), knows, lambda: room, self.failures, self.refused, goodbye_s
-        )
+        self.entrance = Entrance(DoorSettings(**doors), lambda: room, self.failures, self.refused, goodbye_s)
 
     async def open(self) -> None:
         """Let clients in."""

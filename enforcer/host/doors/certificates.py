@@ -139,29 +139,21 @@ class NewestContext(ssl.SSLContext):
 class ServerTls:
     """TLS of one listener's clients.
 
+    Attributes:
+        now: what the next client is spoken to by.
+
     Args:
         settings: as the section has them.
-        is_known: whether clients may ask for a server of this name.
     """
 
-    def __init__(self, settings: TlsSettings, is_known: Callable[[str], bool]) -> None:
+    def __init__(self, settings: TlsSettings) -> None:
         self._rules = MappingRules(settings.principal_mapping_rules)
-        self._is_known = is_known
         self._names: WeakKeyDictionary[object, str] = WeakKeyDictionary()
-        self._watched = WatchedContext.of_server(settings, self._named)
+        self.now = WatchedContext.of_server(settings, self._named).now
 
-    @property
-    def context(self) -> ssl.SSLContext:
-        """For the next client."""
-        return self._watched.now()
-
-    def _named(self, client: ssl.SSLObject, name: str | None, _context: ssl.SSLContext) -> int | None:
-        if name is None:
-            return None
-        if not self._is_known(name):
-            return ssl.ALERT_DESCRIPTION_UNRECOGNIZED_NAME
-        self._names[client] = name
-        return None
+    def _named(self, client: ssl.SSLObject, name: str | None, _context: ssl.SSLContext) -> None:
+        if name is not None:
+            self._names[client] = name
 
     def visitor(self, transport: asyncio.BaseTransport, peer: object) -> Visitor:
         """Who has come from there; a user that no rule names is refused, as a broker does."""

@@ -51,7 +51,6 @@ class Entrance:
 
     Args:
         doors: who may come, and how.
-        is_known: whether clients may ask for a server of this name.
         room: how many more may come.
         failures: counts handshakes that failed, by reason.
         refused: counts who was turned away before, by reason.
@@ -59,10 +58,10 @@ class Entrance:
     """
 
     def __init__(
-        self, doors: DoorSettings, is_known: Callable[[str], bool], room: Callable[[], int],
-        failures: Metric, refused: Metric, goodbye_s: float,
+        self, doors: DoorSettings, room: Callable[[], int], failures: Metric, refused: Metric,
+        goodbye_s: float,
     ) -> None:  # fmt: skip
-        self._tls = None if doors.tls is None else ServerTls(doors.tls, is_known)
+        self._tls = None if doors.tls is None else ServerTls(doors.tls)
         self._announcing = doors.proxy_protocol is ProxyProtocol.REQUIRED
         self._balancers = tuple(ip_network(network) for network in doors.proxy_protocol_from)
         self._sources = Sources(doors.connections_per_address, doors.connection_creation_rate)
@@ -211,6 +210,6 @@ class Entrance:
         if self._tls is None:
             await loop.connect_accepted_socket(lambda: connection, client)
             return
-        secured = Secured(connection, self._tls.context, goodbye_s=self._goodbye_s)
+        secured = Secured(connection, self._tls.now(), goodbye_s=self._goodbye_s)
         await loop.connect_accepted_socket(lambda: secured, client)
         await secured.shaken(HANDSHAKE_S)

@@ -170,8 +170,7 @@ class DispatchTable(SubjectTable, LawState):
         every = owing.append(names, self.state[rows])
         owing.settle(every, now, timeline)
         owing._roll(every, timeline, now)
-        owes: Flags = owing.state["acquired"].any(axis=1)
-        return owes
+        return np.asarray(owing.state["acquired"].any(axis=1))
 
     def rows_of(self, deliveries: Deliveries) -> Integers:
         """The rows of each delivery's broker, topic and subscription; new ones have delivered nothing yet."""

@@ -7,9 +7,11 @@ from typing import Any, cast
 
 import pytest
 from confluent_kafka import KafkaError, KafkaException
+from sample_kit import sample_of
 
 from enforcer.core.settings import ProxySettings
 from enforcer.host.server import ProxyConfig
+from enforcer.kafka.addresses.brokers import Brokers
 from enforcer.kafka.cluster import BROKERS_MS, Address, ClusterView, ClusterWatch, listeners_in
 from enforcer.kafka.proxy import KafkaProxy
 
@@ -124,6 +126,29 @@ def test_a_broker_that_joins_has_a_port(connection: dict[str, str]) -> None:
         return proxy.brokers.addresses
 
     assert asyncio.run(joined()) == [(OUTSIDE, 19001), (OUTSIDE, 19002)]
+
+
+def test_who_asks_for_a_broker_that_nobody_knows_is_sent_away_until_somebody_does() -> None:
+    """Behind its handshake: an alert in that is no reason for Java's clients to come again."""
+
+    async def come(*names: str) -> list[str]:
+        proxy = KafkaProxy(ProxyConfig(kafka=((OUTSIDE, 19001),), listen=("127.0.0.1", 0)))
+        proxy._listener.close()
+        proxy.brokers = Brokers(
+            listen_host="", advertise="", port_base=0, brokers_max=1, serve=print, domain="kafka.test"
+        )
+        refused = []
+        for name in names:
+            connection = proxy.accept()
+            connection.server_name = name
+            refused.append(proxy.admit(connection))
+            proxy.brokers.address(7, OUTSIDE, 19007)
+        failures = "weir_proxy_tls_failures_total"
+        assert sample_of(proxy.metrics.registry, failures, {"reason": "unknown_name"}) == 1
+        return refused
+
+    names = "broker-7.kafka.test", "broker-7.kafka.test", "kafka.test", ""
+    assert asyncio.run(come(*names)) == ["unknown_name", "", "", ""]
 
 
 @pytest.mark.parametrize("until", ["started", "stopped"])

@@ -324,6 +324,40 @@ def test_who_waited_for_a_place_has_all_of_the_time(monkeypatch: pytest.MonkeyPa
     assert rig.client.closed and rig.closed("slow_sender") == 1
 
 
+@pytest.mark.parametrize("whole", [False, True])
+def test_who_reads_nothing_keeps_no_place_for_long(monkeypatch: pytest.MonkeyPatch, whole: bool) -> None:
+    """Begun, or whole and still on its way to a broker that waits for the client: others have their turn."""
+    rig, holder = waiting_rig(monkeypatch)
+    holder.leave()
+    other = Seat(rig.budget, lambda: other.fits(LARGE))  # type: ignore[arg-type]
+    assert rig.client.reading and not other.fits(LARGE)
+    if whole:
+        rig.upstream.full, rig.upstream.writable = True, False
+        rig.connection.upstream_changed()
+        rig.connection.check(1_000)
+    rig.connection.pause_writing()
+    for now_ms, ended in ((2_000, False), (2_100, False), (2_101, True)):
+        rig.connection.check(now_ms)
+        assert rig.client.closed is ended and bool(other.held) is ended
+    assert rig.closed("slow_sender") == 1
+
+
+def test_what_has_left_keeps_no_place(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A large request has gone to its broker; its client, which reads no answers, may stay as it is."""
+    rig, holder = waiting_rig(monkeypatch)
+    holder.leave()
+    assert rig.connection._seat.held
+    rig.upstream.full = True
+    rig.connection.upstream_changed()
+    rig.connection._requests.data, rig.connection._requests.need = b"", 0
+    rig.connection.pause_writing()
+    assert rig.connection._seat.held
+    rig.upstream.full = False
+    rig.connection.upstream_changed()
+    rig.connection.check(3_600_000)
+    assert not rig.connection._seat.held and not rig.client.closed
+
+
 def reads_nothing(rig: Rig) -> None:
     """Its client leaves its answers where they are."""
     rig.connection.pause_writing()

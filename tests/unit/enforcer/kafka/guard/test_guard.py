@@ -246,6 +246,20 @@ def test_a_heartbeat_may_name_no_topic_of_weirs() -> None:
         assert OUR_ID not in shown and OTHER_ID in shown
 
 
+@pytest.mark.parametrize("key", [key for key, path in SHOWN.items() if path.count(".") == 1])
+def test_what_is_weirs_is_cut_out_of_a_list(key: int) -> None:
+    """Of whatever length, as of the ACLs of thousands of topics; the rest stays as it came."""
+    show = AnswerFilter(guard().protected, lambda *whole: whole[2])
+    field, _, name = SHOWN[key].partition(".")
+    first, last = APIS[key].versions or (0, 0)
+    for version in range(first, last + 1):
+        layout, before = response_layout(key, version), bytes(4 + frames.is_flexible(key, version))
+        for left in (0, 1, 13_000 if version == last else 2):
+            others = [{name: OTHER}] * left
+            came = before + layout.write({field: [*others, {name: OURS}]})
+            assert show(key, version, came) == before + layout.write({field: others})
+
+
 def test_lists_show_nothing_of_weirs() -> None:
     """The deepest of them: the description of a consumer group."""
     topic = {"TopicName": OURS, "Partitions": (1,)}
@@ -256,6 +270,18 @@ def test_lists_show_nothing_of_weirs() -> None:
     body = bytes(5) + response_layout(69, 1).write({"Groups": [{"Members": [member]}]})
     shown = AnswerFilter(guard().protected, lambda _key, _version, response: response)(69, 1, body)
     assert OURS not in shown and shown.count(OTHER) == 2
+
+
+@pytest.mark.parametrize("version", range(5))
+def test_settings_that_name_addresses_are_blank_of_brokers_alone(version: int) -> None:
+    """Those of a topic that is called so are shown as they are, beside hundreds of others' too."""
+    configs = [{"Name": b"listeners", "Value": b"IN://inside:1"}, *[{"Name": b"x", "Value": b"1"}] * 40]
+    layout, show = response_layout(32, version), AnswerFilter(guard().protected, lambda *whole: whole[2])
+    for kind, count in ((4, 1), (2, 400)):
+        results = [{"ResourceType": kind, "ResourceName": b"order-listeners", "Configs": configs}] * count
+        body = bytes(4 + (version >= 4)) + layout.write({"Results": results})
+        shown = show(32, version, body)
+        assert (shown == body) is (kind == 2) and (b"inside" in shown) is (kind == 2)
 
 
 def test_who_is_refused_is_logged_now_and_then(caplog: pytest.LogCaptureFixture) -> None:

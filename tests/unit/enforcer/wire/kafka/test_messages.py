@@ -8,6 +8,7 @@ from kafka.protocol.metadata.metadata import MetadataRequest, MetadataResponse
 from kafka_kit import CORRELATION_ID, build, request, response, with_tag
 
 from enforcer.wire.kafka import messages
+from enforcer.wire.kafka.codec import response_layout
 from enforcer.wire.kafka.frames import METADATA, NO_ID, parse_header
 from enforcer.wire.kafka.messages import NOTHING_KNOWN
 
@@ -141,6 +142,15 @@ def test_topic_counts_are_read() -> None:
     merged = NOTHING_KNOWN.merged(counts)
     assert merged == counts
     assert NO_ID not in merged.by_id
+
+
+@pytest.mark.parametrize("ids", [False, True])
+def test_an_answer_about_as_many_topics_as_are_asked_for_is_read(ids: bool) -> None:
+    """Hundreds of partitions each, as clusters have them: what cannot be read ends a connection."""
+    topic = {"Name": b"t", "TopicId": b"i" * 16, "Partitions": [{"ReplicaNodes": (1, 2, 3)}] * 300}
+    written = response_layout(3, 12 if ids else 4).write({"Topics": [topic] * messages.ASKED_AT_ONCE})
+    counts = messages.decode_topics(bytes(4 + ids) + written, ids)
+    assert counts.by_name == {"t": 300} and (counts.names == {b"i" * 16: "t"}) is ids
 
 
 def test_topic_counts_by_name_are_read() -> None:
