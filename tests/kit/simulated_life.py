@@ -16,6 +16,7 @@ from enforcer.core.feeds.decisions import Read
 from enforcer.core.feeds.peers import charges_in
 from enforcer.core.metrics import Metrics
 from enforcer.laws.mutation.law import MutationQuotas
+from weir.simulate.agenda import Timer
 from weir.simulate.failures.proxy import Proxy
 from weir.simulate.failures.world import TOPICS
 
@@ -85,6 +86,17 @@ class Life(Proxy):
         for ts, tell in self.world.signs:
             if ts >= self.world.now - SIGNS_MS:
                 self.world.at(self.through(self.world.now) + self.place.down_ms, partial(tell, self))
+
+    def after(self, delay_ms: float, function: Callable[[], None]) -> Timer:
+        """See Proxy; what waits until it stands still no more can be cancelled still, as in a real loop."""
+        timer = Timer(function)
+
+        def call() -> None:
+            if timer.function is not None:
+                timer.function()
+
+        super().after(delay_ms, call)
+        return timer
 
     def send(self, topic: str, law: str, value: bytes, acked: Callable[[int], None] | None) -> None:
         """See Proxy; what its link held back when it was killed is lost."""

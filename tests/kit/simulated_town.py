@@ -52,7 +52,7 @@ class Client(Asking):
 
     def leave(self) -> None:
         """Its client waits no longer."""
-        if self.over or not self.proxy.on:
+        if self.over:
             return
         if self.admission is None or not self.admission.admitted:
             self.over = True
@@ -242,7 +242,7 @@ class Town:
         )  # fmt: skip
         life._while_on(client.go)()
         if wish.leaves_ms is not None:
-            self.after(wish.leaves_ms, client.leave)
+            self.after(wish.leaves_ms, life._while_on(client.leave))
 
     def _ask_last(self) -> None:
         """When all is over each proxy that runs is asked for a little."""

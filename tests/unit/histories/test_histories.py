@@ -8,11 +8,15 @@ import os
 import subprocess
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from simulated_case import JOB, OWN, befalls_job, draw
+from law_kit import T0
+from simulated_case import JOB, OWN, Fault, Wish, befalls_job, draw
 from simulated_histories import SIDE_BY_SIDE, alone, broken, company, failing, run, shrunk
+from simulated_job import Job
+from simulated_town import Town
 
 COUNT, MANY = 125, 10_000
 ROOT = Path(__file__).resolve().parents[3]
@@ -50,6 +54,37 @@ def test_one_history_alone_breaks_no_rule() -> None:
     """That of SEED, with nobody beside it."""
     town = alone(int(os.environ.get("SEED", "0")))
     assert broken(town) == {}, town.to_bytes().decode()
+
+
+def still(*wishes: Wish) -> Town:
+    """One proxy, which stands still from 5 to 9 s; strict."""
+    case, faults = draw(0), [Fault(5_000, "stop", 0, 4_000)]
+    quota = {"controller_mutation_rate": 2.0, "controller_mutation_burst": 8.0, "decide": "strict"}
+    job = Job(0, {case.path: quota}, [])
+    return Town(replace(case, links=[(5, 5, 0)], quota=quota, wishes=list(wishes), faults=faults), job)
+
+
+def test_who_wakes_does_nothing_that_was_cancelled() -> None:
+    """A time limit that passed while it stood still and is cancelled by the answer, which is there before."""
+    town, done = still(), list[tuple[str, int]]()
+
+    def begin() -> None:
+        life = town.lives[0]
+        limit = life.after(2_000, lambda: done.append(("limit", town.now)))
+        life.after(1_500, limit.cancel)
+        life.after(1_600, lambda: done.append(("other", town.now)))
+
+    town.at(T0 + 4_900, begin)
+    town.job.run()
+    assert done == [("other", T0 + 9_000)]
+
+
+def test_who_stands_still_sees_no_client_leave() -> None:
+    """But when it wakes: the decision that came before has it carried out."""
+    town = still(Wish(4_990, 0.0, "h0", True, False, ("t",), (1,), frozenset(), 200))
+    town.job.run()
+    found = [(entry["what"], entry["at"]) for entry in town.entries if entry.get("n") == 0]
+    assert found == [("asked", 4_990), ("done", 9_000), ("told", 9_005)]
 
 
 def test_a_seed_says_all() -> None:
