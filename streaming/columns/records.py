@@ -3,10 +3,11 @@
 from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from streaming.columns.byte_strings import Integers, bytes_in
@@ -22,6 +23,7 @@ _PLACE: Final = 4
 _TOGETHER_BYTES: Final = 16 * 2**20
 """Of packs that are put together at most: it bounds what is copied at once."""
 Flags = NDArray[np.bool_]
+Rows = TypeVar("Rows", pa.RecordBatch, pa.Table)
 
 
 class NameColumn(Sequence[str]):
@@ -290,6 +292,11 @@ def _joined(packs: list[Pack]) -> list[Pack]:
     if decoded_bytes(rows) > DECODED_BYTES:
         return packs
     return [Pack(packs[0].first, packs[0].type, rows, np.concatenate([pack.number for pack in packs]))]
+
+
+def chosen(rows: Rows, wanted: pa.Array | pa.ChunkedArray) -> Rows:
+    """The rows that are wanted; mostly that is all of them, and then nothing is copied."""
+    return rows if pc.all(wanted).as_py() else rows.filter(wanted)
 
 
 def too_far_ahead(at: Integers, times: Integers, max_ahead_ms: int) -> NDArray[np.bool_]:

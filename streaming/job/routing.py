@@ -9,6 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from streaming.columns.byte_strings import Integers, bytes_in
+from streaming.columns.records import chosen
 from streaming.contract.events import MAX_AHEAD_MS
 from streaming.job import schemas
 from streaming.job.grouping_keys import grouping_keys_of
@@ -62,9 +63,9 @@ def live_router(
             records = batch.select(ROUTED_COLUMNS.names[2:])
             origins = batch["origin"].to_numpy()
             for origin in np.unique(origins).tolist():
-                some = _only(records, pa.array(origins == origin))
+                some = chosen(records, pa.array(origins == origin))
                 if origin == schemas.EVENT:
-                    yield router.route_requests(_only(batch, pa.array(origins == origin)))
+                    yield router.route_requests(chosen(batch, pa.array(origins == origin)))
                 elif origin in schemas.PACKED:
                     yield from router.route_packs(some, names[origin], schemas.CUT[origin], origin)
                 elif origin == schemas.POLICY:
@@ -217,11 +218,6 @@ def _routed(
         ],
         schema=ROUTED_COLUMNS,
     )
-
-
-def _only(records: pa.RecordBatch, wanted: pa.BooleanArray) -> pa.RecordBatch:
-    """The records that are wanted. Nearly every batch is of one origin, and then nothing is copied."""
-    return records if pc.all(wanted).as_py() else records.filter(wanted)
 
 
 def _stretches(batch: pa.RecordBatch, size: int) -> Iterator[pa.RecordBatch]:
