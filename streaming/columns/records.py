@@ -3,7 +3,7 @@
 from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
@@ -23,7 +23,6 @@ _PLACE: Final = 4
 _TOGETHER_BYTES: Final = 16 * 2**20
 """Of packs that are put together at most: it bounds what is copied at once."""
 Flags = NDArray[np.bool_]
-Rows = TypeVar("Rows", pa.RecordBatch, pa.Table)
 
 
 class NameColumn(Sequence[str]):
@@ -294,7 +293,7 @@ def _joined(packs: list[Pack]) -> list[Pack]:
     return [Pack(packs[0].first, packs[0].type, rows, np.concatenate([pack.number for pack in packs]))]
 
 
-def chosen(rows: Rows, wanted: pa.Array | pa.ChunkedArray) -> Rows:
+def chosen(rows: pa.RecordBatch | pa.Table, wanted: pa.Array | pa.ChunkedArray) -> Any:
     """The rows that are wanted; mostly that is all of them, and then nothing is copied."""
     return rows if pc.all(wanted).as_py() else rows.filter(wanted)
 
