@@ -20,7 +20,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from streaming.columns.outputs import Decided, Outputs
-from streaming.columns.records import Records
+from streaming.columns.records import Records, chosen
 from streaming.contract.errors import BadEvent, WeirError
 from streaming.contract.events import PolicyChange, parse
 from streaming.laws.law import StepContext
@@ -270,16 +270,11 @@ def ordered(written: pa.Table) -> ReplayResult:
     # Stable, and text by its bytes in UTF-8, which is the order of code points.
     decisions, dead_letters = (
         part["value"].take(pc.sort_indices(part, sort_keys=[(name, "ascending") for name in names]))
-        for part, names in ((_only(written, pc.invert(dead)), KEY), (_only(written, dead), KEY[3:]))
+        for part, names in ((chosen(written, pc.invert(dead)), KEY), (chosen(written, dead), KEY[3:]))
     )
     return ReplayResult(
         decisions=decisions.to_numpy().tolist(), dead_letters=dead_letters.to_numpy().tolist()
     )
-
-
-def _only(rows: pa.Table, wanted: pa.ChunkedArray) -> pa.Table:
-    """The rows that are wanted; mostly that is all of them, and then nothing is copied."""
-    return rows if pc.all(wanted).as_py() else rows.filter(wanted)
 
 
 def summarise(decisions: Iterable[bytes]) -> dict[str, Any]:

@@ -31,6 +31,9 @@ def _of_message(message: Any) -> tuple[int, int]:
         batch = _target(head, _field(head, batch, 1))
     elif what != _RECORD_BATCH:
         return 0, 0
+    if (views := _field(head, batch, 4)) and _int(head, "<I", _target(head, views)):
+        # Arrow makes room for as many buffers of one as it is told; where it cannot the process ends.
+        raise pa.ArrowInvalid("a column of views")
     length = _field(head, batch, 0)
     rows = _int(head, "<q", length) if length and what == _RECORD_BATCH else 0
     if body is None or not _field(head, batch, 3):

@@ -7,6 +7,7 @@ from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from streaming.columns.byte_strings import Integers, bytes_in
@@ -290,6 +291,11 @@ def _joined(packs: list[Pack]) -> list[Pack]:
     if decoded_bytes(rows) > DECODED_BYTES:
         return packs
     return [Pack(packs[0].first, packs[0].type, rows, np.concatenate([pack.number for pack in packs]))]
+
+
+def chosen(rows: pa.RecordBatch | pa.Table, wanted: pa.Array | pa.ChunkedArray) -> Any:
+    """The rows that are wanted; mostly that is all of them, and then nothing is copied."""
+    return rows if pc.all(wanted).as_py() else rows.filter(wanted)
 
 
 def too_far_ahead(at: Integers, times: Integers, max_ahead_ms: int) -> NDArray[np.bool_]:

@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 
 from streaming.columns.byte_strings import Integers
 from streaming.columns.outputs import Decided, DecisionRows, Outputs
-from streaming.columns.packed import CONTENT_TYPE, HEADER, pack
+from streaming.columns.packed import CONTENT_TYPE, HEADER, RECORD_BYTES, pack
 from streaming.columns.records import Records
 from streaming.contract.decisions import DEADLETTER, RECORD_BYTES_MAX
 from streaming.contract.topics import Topics
@@ -90,8 +90,8 @@ def _packed(decided: DecisionRows, topics: Topics, packing: PackRule) -> Iterato
             few.append(which)
             continue
         # What is for one alone is much and comes rarely, and all others' readers fetch it too.
-        values = list(pack(decided.type, rows, small=bool(receiver)))
         key = str(rows[receiver][0].as_py()).encode() if receiver else b""
+        values = list(pack(decided.type, rows, RECORD_BYTES - len(key), small=bool(receiver)))
         yield [
             pa.repeat(pa.scalar(topics.decisions), len(values)),
             pa.repeat(pa.scalar(key), len(values)),

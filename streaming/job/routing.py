@@ -2,13 +2,14 @@
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, TypeVar
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from streaming.columns.byte_strings import Integers, bytes_in
+from streaming.columns.records import chosen
 from streaming.contract.events import MAX_AHEAD_MS
 from streaming.job import schemas
 from streaming.job.grouping_keys import grouping_keys_of
@@ -19,6 +20,7 @@ from streaming.laws.routing import policy_shards, routes
 from streaming.policy.timeline import PolicyTimeline
 
 Batches = Iterable[pa.RecordBatch]
+Part = TypeVar("Part")
 ROUTED_COLUMNS = pa.schema(
     [
         ("grouping_key", pa.int32()), ("origin", pa.int32()),
@@ -62,9 +64,9 @@ def live_router(
             records = batch.select(ROUTED_COLUMNS.names[2:])
             origins = batch["origin"].to_numpy()
             for origin in np.unique(origins).tolist():
-                some = _only(records, pa.array(origins == origin))
+                some = chosen(records, pa.array(origins == origin))
                 if origin == schemas.EVENT:
-                    yield router.route_requests(_only(batch, pa.array(origins == origin)))
+                    yield router.route_requests(chosen(batch, pa.array(origins == origin)))
                 elif origin in schemas.PACKED:
                     yield from router.route_packs(some, names[origin], schemas.CUT[origin], origin)
                 elif origin == schemas.POLICY:
@@ -132,21 +134,22 @@ class _Router:
         """
         for records in _stretches(batch, BYTES_AT_ONCE):
             columns = (records[name].to_pylist() for name in ("partition", "offset", "ts", "value"))
-            found = [
+            found = (
                 (i, route)
                 for i, (partition, offset, ts, value) in enumerate(zip(*columns, strict=True))
                 for route in routes(
                     value, default_id=self.name(partition, offset), default_ts=ts, shards=self.shards,
                     timeline=self.timeline, max_ahead_ms=self.max_ahead_ms,
                 )
-            ]  # fmt: skip
-            yield _routed(
-                records,
-                np.array([i for i, _ in found], dtype=np.int64),
-                np.array([self.numbers[route.law][route.shard] for _, route in found], dtype=np.int64),
-                np.array([self.origins[route.for_all] for _, route in found], dtype=np.int64),
-                pa.array([route.value for _, route in found], pa.binary()),
-            )
+            )  # fmt: skip
+            for some in _some(found, lambda one: len(one[1].value)):
+                yield _routed(
+                    records,
+                    np.array([i for i, _ in some], dtype=np.int64),
+                    np.array([self.numbers[route.law][route.shard] for _, route in some], dtype=np.int64),
+                    np.array([self.origins[route.for_all] for _, route in some], dtype=np.int64),
+                    pa.array([route.value for _, route in some], pa.binary()),
+                )
 
     def route_requests(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """Route single requests by the column `routing_key`, which is not asked what it says."""
@@ -158,16 +161,17 @@ class _Router:
     def route_policies(self, batch: pa.RecordBatch) -> Batches:
         """Route records of the topic of policies, with the same columns."""
         for records in _stretches(batch, BYTES_AT_ONCE):
-            numbers: list[int] = []
-            ends = [0]
-            for ts, value in zip(records["ts"].to_pylist(), records["value"].to_pylist(), strict=True):
-                for law, shards in policy_shards(value, default_ts=ts, shards=self.shards):
-                    numbers += [self.numbers[law][shard] for shard in shards]
-                ends.append(len(numbers))
-            record = np.repeat(np.arange(len(records)), np.diff(ends))
-            copies = records["value"].take(pa.array(record))
-            origins = np.full(len(record), schemas.POLICY)
-            yield _routed(records, record, np.array(numbers, dtype=np.int64), origins, copies)
+            columns = (records[name].to_pylist() for name in ("ts", "value"))
+            copies = (
+                (i, self.numbers[law][shard], len(value))
+                for i, (ts, value) in enumerate(zip(*columns, strict=True))
+                for law, shards in policy_shards(value, default_ts=ts, shards=self.shards)
+                for shard in shards
+            )
+            for some in _some(copies, lambda copy: copy[2]):
+                record, keys, _ = np.array(some, dtype=np.int64).T
+                copied = records["value"].take(pa.array(record))
+                yield _routed(records, record, keys, np.full(len(some), schemas.POLICY), copied)
 
     def route_packs(self, batch: pa.RecordBatch, topic: str, cut: int, whole: int) -> Batches:
         """Route packed records of one topic, with the same columns.
@@ -182,21 +186,20 @@ class _Router:
             values = [value.as_buffer() for value in records["value"]]
             given = list(map(Record, values, *columns))
             requests = whole == schemas.PACKED_EVENT
-            found = list(
-                parts(
-                    given, topic=topic, shards=self.shards, max_ahead_ms=self.max_ahead_ms, requests=requests
+            found = parts(
+                given, topic=topic, shards=self.shards, max_ahead_ms=self.max_ahead_ms, requests=requests
+            )
+            for some in _some(found, lambda part: len(part.value)):
+                # Of some laws, rows of several records are together; nothing is known of those.
+                lone = [not part.cut or LAWS.by_name[part.law].plain is None for part in some]
+                yield _routed(
+                    records,
+                    np.array([part.record for part in some], dtype=np.int64),
+                    np.array([self.numbers[part.law][part.shard] for part in some], dtype=np.int64),
+                    np.array([cut if part.cut else whole for part in some], dtype=np.int64),
+                    pa.array([part.value for part in some], pa.binary()),
+                    pa.array(lone, pa.bool_()),
                 )
-            )
-            # Of some laws, rows of several records are together; nothing is known of those.
-            lone = [not part.cut or LAWS.by_name[part.law].plain is None for part in found]
-            yield _routed(
-                records,
-                np.array([part.record for part in found], dtype=np.int64),
-                np.array([self.numbers[part.law][part.shard] for part in found], dtype=np.int64),
-                np.array([cut if part.cut else whole for part in found], dtype=np.int64),
-                pa.array([part.value for part in found], pa.binary()),
-                pa.array(lone, pa.bool_()),
-            )
 
 
 def _routed(
@@ -219,9 +222,20 @@ def _routed(
     )
 
 
-def _only(records: pa.RecordBatch, wanted: pa.BooleanArray) -> pa.RecordBatch:
-    """The records that are wanted. Nearly every batch is of one origin, and then nothing is copied."""
-    return records if pc.all(wanted).as_py() else records.filter(wanted)
+def _some(parts: Iterable[Part], size_of: Callable[[Part], int]) -> Iterator[list[Part]]:
+    """Parts in turn, some at a time: each shard may get one of a record, and of more bytes than a column can
+    hold Arrow makes none, or one that ends the process.
+    """
+    some: list[Part] = []
+    size = 0
+    for part in parts:
+        some.append(part)
+        size += size_of(part)
+        if size >= BYTES_AT_ONCE:
+            yield some
+            some, size = [], 0
+    if some:
+        yield some
 
 
 def _stretches(batch: pa.RecordBatch, size: int) -> Iterator[pa.RecordBatch]:

@@ -1,7 +1,7 @@
 """What laws make of policies: once of each set of them, and stretch by stretch of time between changes."""
 
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any, Generic, TypeVar
+from typing import Any, Final, Generic, TypeVar
 
 import numpy as np
 from cachetools import LRUCache
@@ -12,21 +12,22 @@ from streaming.policy.timeline import PolicyTimeline
 
 T = TypeVar("T")
 Integers = NDArray[np.int64]
+SETS_MAX: Final = 8
+"""Sets of which something is kept: as much as all policies, or all names that are asked for, may take; and a
+batch rarely sees more than two."""
 
 
 class PolicyCache(Generic[T]):
     """Looks up what was made of a set's entries; sets that share their entries share it too.
 
     Args:
-        make: makes it.
-        kept_max: so many are kept; the one used longest ago leaves. As a rule enough for a worker's shards,
-            of one of which a batch rarely sees more than two.
+        make: makes it; of what was made, that which was used longest ago leaves.
     """
 
-    def __init__(self, make: Callable[[PolicySet], T], kept_max: int = 64) -> None:
+    def __init__(self, make: Callable[[PolicySet], T]) -> None:
         self._make = make
         # The entries stand in the value, so that their id is nobody else's as long as it is a key.
-        self._kept: LRUCache[int, tuple[Mapping[str, Any], T]] = LRUCache(kept_max)
+        self._kept: LRUCache[int, tuple[Mapping[str, Any], T]] = LRUCache(SETS_MAX)
 
     def __call__(self, policies: PolicySet) -> T:
         """What is made of these policies."""

@@ -17,8 +17,6 @@ Limiting = tuple[tuple[int, Names, Limit], ...]
 """Level, name and limit of counters."""
 Groups = tuple[tuple[str, str], ...]
 """Level and name of groups."""
-SETS_MAX: Final = 8
-"""Sets of policies of which this is remembered."""
 NAMES_MAX: Final = 50_000
 """Names whose limit is remembered; of more the one asked for longest ago is looked up again."""
 _ANY: Final = "*"
@@ -87,7 +85,7 @@ def all_names(place: Place) -> tuple[Names, Names, Names]:
     return place[:1], place[:2], place
 
 
-terms_of: Final = PolicyCache(Terms, SETS_MAX)
+terms_of: Final = PolicyCache(Terms)
 """What a set of policies says."""
 
 

@@ -95,7 +95,6 @@ class BacklogTable(SubjectTable, LawState):
     def sweep(self, timeline: PolicyTimeline, horizon: int) -> None:
         """Forget topics whose newest report is older than `horizon`: no report is taken back that far."""
         self.keep(self.state["last"] >= horizon)
-        self.bound(MAX_TOPICS)
 
 
 def _decision(event: Backlog, rules: Rules, at: int, shadow: bool) -> dict[str, Any]:

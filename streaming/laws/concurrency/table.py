@@ -137,7 +137,6 @@ class ConcurrencyTable(SubjectTable, LawState):
         for row, settings, ended, said in zip(*columns, strict=True):
             keep[row] = not ended and (said or self._has_learned(row, limits.kinds[settings]))
         self.keep(keep)
-        self.bound(MAX_PARTITIONS)
 
     def stand(self, subjects: pa.Array, over: Flags, now: int, timeline: PolicyTimeline) -> Flags:
         """Those that are sampled, under the policy that they were learned under."""

@@ -29,8 +29,6 @@ from streaming.policy.policy_set import Algorithm, Candidate, MutationQuota, Pol
 from streaming.policy.schema import sampled_windows
 from streaming.state.row_names import row_name
 
-MAX_CACHED: Final = 8
-"""Sets whose columns are kept: each is as large as the policies, and a batch rarely sees more than two."""
 QUOTAS_PREFIX: Final = "quotas["
 _ANY_CLIENT: Final = bytes_of(",client-id=<default>")
 _ANY_USER: Final = bytes_of("user=<default>,")
@@ -117,7 +115,7 @@ def _quota(quota: MutationQuota | None) -> Quota | None:
     )  # fmt: skip
 
 
-quotas_of: Final = PolicyCache(Quotas, MAX_CACHED)
+quotas_of: Final = PolicyCache(Quotas)
 """The quotas of a set, which never changes."""
 
 

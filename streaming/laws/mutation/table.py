@@ -21,7 +21,7 @@ from streaming.laws.mutation.admissions import ADMISSION, admissions
 from streaming.laws.mutation.batch import Label, MutationBatch, PolicySpan, begin
 from streaming.laws.mutation.intake import OrderedRequests
 from streaming.laws.mutation.law import PLAIN_WINDOWS, State, Terms
-from streaming.laws.mutation.limits import DEFAULTS, MAX_CACHED, QUOTAS_PREFIX, Quotas, quotas_of
+from streaming.laws.mutation.limits import DEFAULTS, QUOTAS_PREFIX, Quotas, quotas_of
 from streaming.laws.mutation.rates import FULL, Doubles
 from streaming.laws.mutation.statements import (
     Waiting,
@@ -33,6 +33,7 @@ from streaming.laws.mutation.statements import (
     waiting_of,
     waits,
 )
+from streaming.policy.derived import SETS_MAX
 from streaming.policy.timeline import PolicyTimeline
 from streaming.state.blob_store import BlobStore
 from streaming.state.cold_rows import ColdRows
@@ -357,7 +358,7 @@ def _times_for(names: pa.Array, changes: Sequence[Change]) -> list[int]:
     Of few sets those are at hand, and all count.
     """
     times = {ts for ts, _ in changes}
-    if len(times) < MAX_CACHED // 2:
+    if len(times) < SETS_MAX // 2:
         return sorted(times)
     entries = pa.concat_arrays([names, *_halves(names), pa.array(_FOR_ALL)])
     concern = places_in(entries, _own_rows(changes)) >= 0

@@ -189,6 +189,14 @@ def test_a_buffer_of_less_than_nothing_hides_no_bomb() -> None:
         unpack(changed.replace(message.body.to_pybytes(), bytes(body)))
 
 
+def test_columns_of_views_are_refused_before_they_are_read() -> None:
+    """They say how many buffers they have, and 2**31 of them ended the process: none is made for so many."""
+    value = stream_of(pa.record_batch({"id": pa.array(["a" * 20], pa.string_view()), "ts": [1]}))
+    for read in (unpack, lambda value: columns_in(value, "request", ["ts"])):
+        with pytest.raises(BadEvent, match="a column of views"):
+            read(value)
+
+
 def test_the_type_is_told_without_reading_rows() -> None:
     """Of damaged rows too; of what is no stream, or says none, the reason."""
     (value,) = packed(REPORTS)

@@ -1,5 +1,6 @@
 """What leaves the live job: many decisions of one partition packed, in their order; all else one by one."""
 
+from base64 import b64encode
 from collections import Counter
 from dataclasses import replace
 from typing import Any
@@ -115,6 +116,19 @@ def test_shares_are_packed_by_the_one_that_they_are_for() -> None:
         assert {row["key"].decode()} == brokers or row["headers"] is None
     assert sum(map(len, map(written, rows))) == 60
     assert {row["key"] for row in rows if row["headers"] is not None} == {b"b0", b"b1"}
+
+
+def test_a_receiver_with_a_long_name_has_room_for_it_in_its_records() -> None:
+    """It is the key of what is packed for it, and a record that a broker refuses ends the query for ever."""
+    text = b64encode(np.random.default_rng(1).bytes(900_000)).decode()
+    broker, groups = text[:250_000], [text[place:][:30_000] for place in range(250_000, 850_000, 30_000)]
+    keys = [f"{group}/{broker}" for group in groups]
+    said = zip(keys, groups, strict=True)
+    rows = columns_of([{"id": f"{key}@1", "ts": 1, "group": group, "broker": broker} for key, group in said])
+    decided = DecisionRows(type="share", rows=rows, source=np.arange(len(keys)), keys=pa.array(keys))
+    _, names, values, *_ = output_columns(Outputs(columns=[decided]), TOPICS, PackRule(least=4, partitions=1))
+    sizes = [len(key) + len(value) for key, value in zip(names.to_pylist(), values.to_pylist(), strict=True)]
+    assert max(sizes) <= RECORD_BYTES_MAX and len(sizes) < len(keys)
 
 
 def test_few_for_each_of_many_are_written_together(monkeypatch: pytest.MonkeyPatch) -> None:

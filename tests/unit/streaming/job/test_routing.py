@@ -82,6 +82,12 @@ def live() -> pa.RecordBatch:
     return pa.record_batch(columns)
 
 
+def of_origin(origin: int, values: list[bytes]) -> pa.RecordBatch:
+    """Records of a topic."""
+    batch = live().slice(0, len(values)).set_column(0, "origin", pa.array([origin] * len(values), pa.int32()))
+    return batch.set_column(5, "value", pa.array(values, pa.binary()))
+
+
 @pytest.mark.parametrize(("records", "size"), [(1024, 2**24), (2, 2**24), (1024, 1), (1024, 600)])
 def test_live_records_go_where_the_parser_sends_them(
     records: int, size: int, monkeypatch: pytest.MonkeyPatch
@@ -144,9 +150,7 @@ def test_policies_go_where_they_are_asked_for() -> None:
         orjson.dumps(REPORT),
         b"rubbish",
     ]
-    batch = live().slice(0, len(policies))
-    topic = pa.array([schemas.POLICY] * len(policies), pa.int32())
-    batch = batch.set_column(0, "origin", topic).set_column(5, "value", pa.array(policies, pa.binary()))
+    batch = of_origin(schemas.POLICY, policies)
     origins = schemas.USAGE, schemas.TICK
     numbers = grouping_keys_of(SHARDS, TASKS)
     wanted = [
@@ -161,6 +165,24 @@ def test_policies_go_where_they_are_asked_for() -> None:
     read = {value: "rubbish" if value == b"rubbish" else orjson.loads(value) for value in policies}
     assert of_policies == sorted(((*row[:-1], read[row[-1]]) for row in wanted), key=repr)
     assert [row for row in found if row[1] != schemas.POLICY] == expected(origins, "t-0-{}", 7, timeline=None)
+
+
+def test_what_all_shards_get_is_copied_some_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A thousand large policies for 64 shards made a column of more than 2 GiB, which ended the process."""
+    value = orjson.dumps({"type": "policy", "ts": 1, "path": "broker", "value": {}, "reason": "x" * 300})
+    monkeypatch.setattr(placing, "BYTES_AT_ONCE", 5 * len(value))
+    values = pa.array([value] * 10, pa.binary())
+    lines = pa.record_batch({"file": [0] * 10, "line": range(10), "value": values})
+    (report,) = packed([REPORT | {"x": "x" * 2_000}])
+    copies = 10 * sum(len(own) for _, own in policy_shards(value, default_ts=1, shards=SHARDS))
+    live_records = live_router(NAMES, SHARDS, TASKS, max_ahead_ms=AHEAD_MS)
+    for router, given, count in (
+        (live_records, of_origin(schemas.POLICY, [value] * 10), copies),
+        (live_records, of_origin(schemas.PACKED_USAGE, [report] * 2), SHARDS),
+        (line_router(("f",), PolicyTimeline({}).to_json(), SHARDS, TASKS), lines, copies),
+    ):
+        sizes = list(map(len, router([given])))
+        assert sum(sizes) == count and max(sizes) <= 5
 
 
 def test_lines_of_files_have_no_time_of_their_own() -> None:

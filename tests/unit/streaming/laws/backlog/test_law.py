@@ -237,11 +237,10 @@ def test_a_table_forgets_old_topics_and_is_bounded(monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(backlog_table, "MAX_TOPICS", 2)
     timeline, table = timeline_of({}), BacklogTable()
     names = {name: f"persistent://acme/orders/{name}" for name in "dcba"}
-    fold(
-        table, [report(at_ms=9 if name == "d" else 1, topic=topic) for name, topic in names.items()], timeline
-    )
+    reports = [report(at_ms=9 if name == "d" else 1, topic=topic) for name, topic in names.items()]
+    fold(table, reports, timeline)
     assert len(table) == 4, "a replay has its whole input in hand"
-    table.sweep(timeline, T0)
+    fold(table, reports, timeline, NOW)
     assert sorted(table.names.to_pylist()) == [names["c"], names["d"]]
     fold(table, [report(at_ms=10, topic=names["a"])], timeline, NOW)
     assert sorted(table.names.to_pylist()) == [names["a"], names["d"]]

@@ -220,7 +220,7 @@ def test_the_table_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     events = [bad(9, "e"), bad(1, "d"), bad(1, "a"), bad(2, "c"), bad(1, "b")]
     fold(table, events, timeline)
     assert len(table) == 5, "a replay has its whole input in hand"
-    table.sweep(timeline, T0)
+    fold(table, events, timeline, NOW)
     assert sorted(table.names.to_pylist()) == ["c", "d", "e"]
     fold(table, [bad(10, "f")], timeline, NOW)
     assert sorted(table.names.to_pylist()) == ["c", "e", "f"]
