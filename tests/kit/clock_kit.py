@@ -71,6 +71,10 @@ class SteadyClock:
             timer.fire()
         self.now_ms = end_ms
 
+    def run_next(self) -> None:
+        """Let it pass until the next call."""
+        self.run(max(0.0, self._due[0][0] - self.now_ms))
+
     def pass_ms(self, count: float) -> None:
         """Let time pass; nothing is called."""
         self.now_ms += count

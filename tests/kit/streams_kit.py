@@ -5,13 +5,14 @@ from typing import Any
 
 from connection_kit import Rig, framed, frames_of
 
-from enforcer.wire.kafka.codec import layout, request_layout, response_layout
+from enforcer.wire.kafka.codec import asked, layout, request_layout, response_layout
 from enforcer.wire.kafka.frames import (
     CREATE_TOPICS,
     FLEXIBLE_FROM,
     METADATA,
     STREAMS_DESCRIBE,
     STREAMS_HEARTBEAT,
+    BadFrame,
     Fields,
     int16,
     int32,
@@ -20,6 +21,7 @@ from enforcer.wire.kafka.frames import (
 )
 
 GROUP_ID_NOT_FOUND = 69
+_EPOCH = asked(STREAMS_HEARTBEAT, "MemberEpoch")
 
 
 def topic(name: str, partitions: int = 0, factor: int = 0, **configs: str) -> Fields:
@@ -136,7 +138,13 @@ class Coordinator:
         self._seen += 1
         header = parse_header(frame)
         key, version = header.api_key, header.api_version
-        body = request_layout(key, version).read(frame, header.body_offset)
+        try:
+            body = request_layout(key, version).read(frame, header.body_offset)
+        except BadFrame:
+            # Who leaves passes unread; of what it cannot read a broker does nothing, but closes.
+            assert key == STREAMS_HEARTBEAT and _EPOCH(frame, header) < 0
+            self.rig.connection.upstream_failed("lost")
+            return True
         answers: dict[int, Callable[[Fields], Fields]] = {
             METADATA: self._metadata, CREATE_TOPICS: self._create, STREAMS_DESCRIBE: self._describe,
             STREAMS_HEARTBEAT: self._beat,

@@ -8,7 +8,7 @@ from math import inf
 import pytest
 from connection_kit import FakeTransport, framed, frames_of, header, opaque
 from each_kit import each
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from kafka.protocol.sasl import SaslAuthenticateResponse, SaslHandshakeResponse
 from kafka_kit import CORRELATION_ID, decode
@@ -177,7 +177,7 @@ def written_at(lives_ms: Iterable[int], count: int = 4) -> list[float]:
         sent = visit.sent
         visit.rig.connection.data_received(framed(WRITTEN))
         while visit.sent == sent and not visit.rig.client.closed:
-            visit.rig.desk.run(100)
+            visit.rig.desk.run_next()
         if visit.sent > sent and now_ms() >= since_ms + (visit.life_ms or inf):
             visit.rig.connection.upstream_failed("lost")
         elif visit.sent > sent:
@@ -190,6 +190,8 @@ def written_at(lives_ms: Iterable[int], count: int = 4) -> list[float]:
 
 
 @given(lives_ms=st.lists(st.integers(1, 10_000), max_size=8))
+@example([1, 3_037])
+@example([1, 3_118])
 def test_a_wait_that_outlasts_its_session_is_not_paid_twice(lives_ms: list[int]) -> None:
     """However often a client must log in anew, it gets as much as one that never must, and no more."""
     assert written_at(chain(lives_ms, repeat(0))) == written_at(repeat(0))

@@ -1,16 +1,19 @@
 """Heartbeats of streams groups on a connection: what reaches a coordinator, what is made, what it costs."""
 
+from functools import partial
 from typing import Any
 
 import pytest
 from connection_kit import framed
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from streams_kit import Coordinator, counting, heartbeat, request, topic
 
 from enforcer.kafka.mutations import streams
+from enforcer.kafka.mutations.topology import absent
 from enforcer.wire.kafka.codec import ASKED_MAX
 from enforcer.wire.kafka.frames import STREAMS_HEARTBEAT, BadFrame, Fields, Reason
+from enforcer.wire.kafka.mutations import is_legal_name, topics_of
 
 FENCED, INVALID_TOPOLOGY = 110, 130
 WRONG_PARTITIONS = 2
@@ -292,7 +295,19 @@ def test_who_leaves_while_topics_are_made_is_charged(answered: bool) -> None:
     assert played.rig.desk.metrics.dropped_requests.labels("strict")._value.get() == 0
 
 
+def made_by(beat: Fields, there: dict[str, int]) -> list[bytes]:
+    """What a coordinator without a group makes as it gets this, before it has looked at numbers."""
+    if beat["MemberEpoch"] < 0:
+        return []
+    sources, internal = absent(beat["Topology"], {name.encode(): count for name, count in there.items()})
+    legal = all(is_legal_name(str(name, "utf-8", "replace")) for name in topics_of(beat["Topology"]))
+    return internal if legal and not sources else []
+
+
 @given(st.lists(st.tuples(st.integers(0, 10_000), st.integers(0, 255)), min_size=1, max_size=4))
+@example([(27, 128), (57, 2)])
+@example([(27, 128), (59, 65)])
+@example([(27, 128), (176, 0)])
 def test_damaged_heartbeats_make_nothing_uncharged(damage: list[tuple[int, int]]) -> None:
     """Each goes on, is answered or ends its connection."""
     frame = bytearray(request(STREAMS_HEARTBEAT, 0, heartbeat(counting("a", "c0", "c1", repartition="r"))))
@@ -303,6 +318,7 @@ def test_damaged_heartbeats_make_nothing_uncharged(damage: list[tuple[int, int]]
     while played.answer_one():
         pass
     assert played.charged() == sum(played.made.values())
+    assert not any(map(partial(made_by, there=played.there), played.beats))
     assert played.rig.client.closed or played.rig.client.data
 
 
