@@ -153,6 +153,8 @@ def test_a_reason_is_one_line() -> None:
     called = "An error occurred while calling None.org.apache.spark.api.java.JavaSparkContext.\n"
     small = "java.lang.IllegalArgumentException: System memory 1 must be at least 2. Please increase it"
     assert reason_of(RuntimeError(f"{called}: {small}\n\tat java")) == small
+    plan = "failed: Multiple\n=== Streaming Query ===\nPlan\n:  +- ~Scan"
+    assert reason_of(RuntimeError(plan)) == "failed: Multiple"
     assert reason_of(RuntimeError()) == "RuntimeError"
     assert len(reason_of("x" * 10_000)) == 600
 

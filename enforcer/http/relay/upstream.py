@@ -38,12 +38,12 @@ _PORTS: Final = {"http": 80, "https": 443}
 CONNECTIONS_MAX: Final = 100
 """Connections to the upstream; further requests wait as long as for a connection, then 503."""
 _CONNECT_S: Final = 5.0
+"""Limit of a connection attempt to the upstream, then 502."""
 ANSWER_MS: Final = 300_000
 """Limit for the head of an answer, and for each part of its body."""
 _TIMEOUT: Final = {
     "connect": _CONNECT_S, "pool": _CONNECT_S, "read": ANSWER_MS / 1000, "write": ANSWER_MS / 1000,
 }  # fmt: skip
-"""Limit of a connection attempt to the upstream, then 502."""
 _IDLE_S: Final = 5.0
 """Idle connections end well before the upstream would end them."""
 REDIRECTS_MAX: Final = 5

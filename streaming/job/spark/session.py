@@ -185,8 +185,8 @@ def reason_of(error: object) -> str:
     """One line that says why Spark gave up: a Python traceback's last error, else Java's, else the first."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()] or [type(error).__name__]
     python = [line for line in lines if _PYTHON_ERROR.match(line)]
-    # Py4J says first what it called.
-    java = [line[2:] for line in lines if line.startswith(": ")]
+    # Py4J says first what it called; Spark's plans have such lines as well.
+    java = [line[2:] for line in lines[1:2] if line.startswith(": ")]
     return [*python[-1:], *java, *lines][0][:_REASON_CHARS]
 
 

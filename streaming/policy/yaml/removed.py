@@ -48,7 +48,7 @@ GONE: Final = {
 }
 """Constants now: their names by section."""
 MOVED: Final = {
-    "job.executor_instances": "spark.executor.instances in job.spark_conf",
+    "job.executor_instances": "spark.executor.instances (left out for 0) in job.spark_conf",
     "job.executor_cores": "spark.executor.cores in job.spark_conf",
     "job.executor_memory_mb": "spark.executor.memory (such as 1024m) in job.spark_conf",
     "job.executor_memory_overhead_mb": "spark.executor.memoryOverhead (such as 1536m) in job.spark_conf",

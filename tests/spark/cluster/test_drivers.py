@@ -93,7 +93,7 @@ def test_other_numbers_begin_anew_and_say_so(
         said = [line for line in job.log.read_text().splitlines() if "BEGINS ANEW" in line]
         assert len(said) == (tasks == 2), said
         if said:
-            assert "job.shuffle_partitions 1, now 2" in said[0] and "records on the topics" in said[0]
+            assert "job.shuffle_partitions 1, now 2" in said[0] and "records of the topics" in said[0]
             first = len(names) - len(new)
         times = [orjson.loads(value)["id"] for value in broker.values("weir.decisions")]
         assert times.count("warm") == written
