@@ -378,8 +378,9 @@ class Connection(asyncio.Protocol):
         self.ending.check(now_ms)
         self.slots.check()
         # Others may wait for its place: who takes no answers meanwhile is as late as who sends nothing.
-        if self._seat.held and not self._reading:
-            self._partial_since = (self._partial_since or now_ms) if self._full else None
+        if not self._reading and not self._seat.waiting:
+            late = self._seat.held and self._full
+            self._partial_since = (self._partial_since or now_ms) if late else None
         limit_ms = bounds.PARTIAL_FRAME_TIMEOUT_MS / (_HURRY if self._seat.wanted else 1)
         if self._partial_since is not None and now_ms - self._partial_since > limit_ms:
             self.end("slow_sender")

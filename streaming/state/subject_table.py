@@ -6,7 +6,7 @@ strided: the compiled part of a token bucket, whose rows have 104 bytes, takes 8
 with an array a field; in whole steps of 1,600 ns a request the difference is within what can be measured.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, ClassVar, Final, Self
 
 import numpy as np
@@ -101,22 +101,28 @@ class SubjectTable:
         """A field of all rows, by their numbers, to be changed in place; behind them is room for more."""
         return self._room[name]
 
-    def bound(self, most: int, needed: Flags | None = None) -> None:
+    def bound(self, most: int, needed: Callable[[Integers], Flags] | None = None) -> None:
         """Hold the table to so many rows: those with the oldest `last` leave first, ties by name.
 
         Args:
             most: see there.
-            needed: rows that leave only where all others have left.
+            needed: which of some rows leave only where all others have left; asked of no more than it takes.
         """
         surplus = len(self) - most
         if surplus <= 0:
             return
-        by_age = {LAST: pa.array(np.ascontiguousarray(self.state[LAST])), SUBJECT: self.names}
+        by_age = pa.table({LAST: np.ascontiguousarray(self.state[LAST]), SUBJECT: self.names})
+        sort_keys = [(LAST, "ascending"), (SUBJECT, "ascending")]
+        leaving: Integers = pc.sort_indices(by_age, sort_keys=sort_keys).to_numpy().astype(np.int64)
         if needed is not None:
-            by_age = {"needed": pa.array(needed), **by_age}
-        order = pc.sort_indices(pa.table(by_age), sort_keys=[(key, "ascending") for key in by_age])
+            stay, looked = np.zeros(len(self), dtype=np.bool_), 0
+            while looked < min(len(self), surplus + np.count_nonzero(stay)):
+                some = leaving[looked : 2 * (looked + surplus)]
+                stay[some] = needed(some)
+                looked += len(some)
+            leaving = leaving[np.argsort(stay[leaving], kind="stable")]
         which = np.ones(len(self), dtype=np.bool_)
-        which[order.to_numpy()[:surplus]] = False
+        which[leaving[:surplus]] = False
         self.keep(which)
 
     def _hold(self, count: int) -> None:

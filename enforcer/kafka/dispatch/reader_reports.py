@@ -66,7 +66,7 @@ class ReadersExchange:
         self._came = False
         self._others = 1
         self._again_ms = self._next_ms = 0.0
-        self._count = 0
+        self._count = self._from = 0
 
     async def run(self) -> None:
         """Tell what is new, until cancelled."""
@@ -116,12 +116,15 @@ class ReadersExchange:
         for row in self._trails(every):
             room -= len(row[-1])
             if room < 0:
-                # What is new of this connection stays untold until then, and of those after it.
+                # What is new of this connection stays untold until then, and of those after it; so does whose
+                # end would come before it.
+                self._from = row[0]
                 break
             self._rows.append(("trails", row))
-        gone = context.finder.trails.gone
-        self._rows.extend(("gone", [number]) for number in gone)
-        gone.clear()
+        else:
+            gone = context.finder.trails.gone
+            self._rows.extend(("gone", [number]) for number in gone)
+            gone.clear()
         self._write()
 
     @property
@@ -161,7 +164,9 @@ class ReadersExchange:
             finder.trails.ended(proxy, number)
 
     def _trails(self, every: bool) -> Iterator[list[Any]]:
-        for trail in self._context.finder.trails.own():
+        # From where there was no room the last time, so that nobody keeps it from others.
+        own = self._context.finder.trails.own()
+        for trail in sorted(own, key=lambda one: (one.number < self._from, one.number)):
             for topic in list(trail.topics() if every and not trail.ended else trail.untold):
                 stretches = trail.of(topic).items()
                 parts = [

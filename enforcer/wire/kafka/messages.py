@@ -12,7 +12,7 @@ from enforcer.wire.kafka.codec import asked, request_layout, spliced, told
 from enforcer.wire.kafka.frames import CORRELATION_BYTES, METADATA, Fields, RequestHeader
 
 _AUTO_CREATION_FROM: Final = 4  # Metadata version with allow_auto_topic_creation
-ASKED_AT_ONCE: Final = 100
+ASKED_AT_ONCE: Final = 90
 """Topics of one look-up: with a thousand partitions each the answer can still be gone through (ROWS_MAX)."""
 RECENT_TOPIC_MS: Final = 5_000
 """So long our own answers are believed about a topic's partitions, not the metadata, which may lag by

@@ -123,9 +123,14 @@ class DispatchTable(SubjectTable, LawState):
         for order, since in stretches(at, batch.timeline):
             self._walk_stretch(deliveries, at, rows, order, since, batch.timeline, results)
         if len(self) > MAX_ROWS and not batch.replay:
-            needed = self._owe(np.arange(len(self)), self.names, int(at.max(initial=0)), batch.timeline)
-            needed[rows] = True
-            # Not with each batch: of so many rows it takes a tenth of a second.
+            now, present = int(at.max(initial=0)), np.zeros(len(self), dtype=np.bool_)
+            present[rows] = True
+
+            def needed(some: Integers) -> Flags:
+                names = self.names.take(pa.array(some))
+                return np.asarray(present[some] | self._owe(some, names, now, batch.timeline))
+
+            # A sixteenth at a time: sorting so many rows takes longer than deciding a batch.
             self.bound(MAX_ROWS - MAX_ROWS // 16, needed)
         return _decisions(deliveries, at, results)
 

@@ -342,6 +342,18 @@ def test_who_reads_nothing_keeps_no_place_for_long(monkeypatch: pytest.MonkeyPat
     assert rig.closed("slow_sender") == 1
 
 
+def test_who_gave_its_place_back_is_not_late(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It read no answers and goes on; then a mute keeps us from reading it for longer than it may take."""
+    rig, holder = waiting_rig(monkeypatch)
+    holder.leave()
+    rig.connection.pause_writing()
+    rig.connection.check(1_000)
+    assert rig.connection._partial_since == 1_000
+    rig.connection._seat.leave()
+    rig.connection.check(3_600_000)
+    assert rig.connection._partial_since is None and not rig.client.closed
+
+
 def test_what_has_left_keeps_no_place(monkeypatch: pytest.MonkeyPatch) -> None:
     """A large request has gone to its broker; its client, which reads no answers, may stay as it is."""
     rig, holder = waiting_rig(monkeypatch)

@@ -6,6 +6,7 @@ import numpy as np
 import pyarrow as pa
 from hypothesis import given
 from hypothesis import strategies as st
+from numpy.typing import NDArray
 from property_kit import tries
 from usage_kit import reloaded
 
@@ -77,6 +78,22 @@ def test_the_oldest_leave_first(names: list[str], most: int, data: st.DataObject
     table.bound(most)
     by_age = sorted(zip(last, names, strict=True))
     assert set(table.names.to_pylist()) == {name for _, name in by_age[max(0, len(names) - most) :]}
+
+
+def test_who_is_needed_leaves_last_and_no_more_than_it_takes_are_asked() -> None:
+    """Of any share of rows that are needed."""
+    for count, surplus, stay in ((40, 3, 0), (40, 3, 5), (40, 3, 38), (40, 3, 40), (4, 4, 2)):
+        table, asked = Table(), list[int]()
+        table.add(pa.array([f"{name:02}" for name in range(count)]), last=list(range(count)))
+
+        def needed(some: NDArray[np.int64], stay: int = stay, asked: list[int] = asked) -> NDArray[np.bool_]:
+            asked.extend(some)
+            return np.asarray(some < stay)
+
+        table.bound(count - surplus, needed)
+        leave = [*range(stay, count), *range(stay)][:surplus]
+        assert set(table.names.to_pylist()) == {f"{name:02}" for name in range(count) if name not in leave}
+        assert asked == list(range(len(asked))) and len(asked) <= 4 * (surplus + stay)
 
 
 def test_what_was_read_can_be_changed() -> None:

@@ -221,6 +221,21 @@ def test_connections_with_many_partitions_wait_their_turn(
     assert len(living(b)) == 3
 
 
+def test_nobody_keeps_room_from_others(pair: tuple[Proxy, Proxy], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whose connections came first moves on as fast as it is told; who came later is told of all the same."""
+    a, b = pair
+    for name, most in (("AT_ONCE_BYTES", 1), ("RECORD_BYTES", 1), ("WAITING_MAX", 2)):
+        monkeypatch.setattr(reader_reports, name, most)
+    rigs = [Rig(a.world) for _ in range(4)]
+    for moved in range(1, 9):
+        for rig in rigs if moved == 1 else rigs[:3]:
+            rig.fetches._trail.asked(T, [(number, moved) for number in range(2)], 0.0)
+            rig.fetches._trail.client = CLIENT
+            a.desk.groups_of(CLIENT, rig.fetches._trail, T, ["t"], [0])
+        a.tells(b)
+    assert len(living(b)) == 4
+
+
 def test_where_groups_stand_waits_as_it_is_in_the_end(
     pair: tuple[Proxy, Proxy], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -146,11 +146,11 @@ def test_topic_counts_are_read() -> None:
 
 @pytest.mark.parametrize("ids", [False, True])
 def test_an_answer_about_as_many_topics_as_are_asked_for_is_read(ids: bool) -> None:
-    """Hundreds of partitions each, as clusters have them: what cannot be read ends a connection."""
-    topic = {"Name": b"t", "TopicId": b"i" * 16, "Partitions": [{"ReplicaNodes": (1, 2, 3)}] * 300}
+    """A thousand partitions each, more than clusters have: what cannot be read ends a connection."""
+    topic = {"Name": b"t", "TopicId": b"i" * 16, "Partitions": [{"ReplicaNodes": (1, 2, 3)}] * 1_000}
     written = response_layout(3, 12 if ids else 4).write({"Topics": [topic] * messages.ASKED_AT_ONCE})
     counts = messages.decode_topics(bytes(4 + ids) + written, ids)
-    assert counts.by_name == {"t": 300} and (counts.names == {b"i" * 16: "t"}) is ids
+    assert counts.by_name == {"t": 1_000} and (counts.names == {b"i" * 16: "t"}) is ids
 
 
 def test_topic_counts_by_name_are_read() -> None:
