@@ -116,7 +116,7 @@ class SubjectTable:
         leaving: Integers = pc.sort_indices(by_age, sort_keys=sort_keys).to_numpy().astype(np.int64)
         if needed is not None:
             stay, looked = np.zeros(len(self), dtype=np.bool_), 0
-            while looked < min(len(self), surplus + np.count_nonzero(stay)):
+            while looked < len(self) and looked - np.count_nonzero(stay) < surplus:
                 some = leaving[looked : 2 * (looked + surplus)]
                 stay[some] = needed(some)
                 looked += len(some)
