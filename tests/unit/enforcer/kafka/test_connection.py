@@ -176,6 +176,24 @@ def test_a_metered_request_is_gathered_another_streams() -> None:
         assert counted == ([len(frame)] if limited == "tests" else [])
 
 
+@pytest.mark.parametrize("acks", [0, 1])
+def test_in_a_mute_one_request_passes_as_it_comes(monkeypatch: pytest.MonkeyPatch, acks: int) -> None:
+    """One that nobody reads may be longer than what may be kept, and all of it comes; what follows waits."""
+    monkeypatch.setattr(bounds, "GATHERED_BYTES", 20_000)
+    rig, large = Rig(), framed(produce(9, {TOPIC: [batch(1, size=30_000)]}, acks)[0])
+    rig.connection.pacer.mute(10 * bounds.MUTE_SPLIT_MS)
+    rig.connection.data_received(large + large[:20_000])
+    for passed in (b"", large):
+        assert rig.upstream.data == passed and not rig.client.reading
+        rig.desk.run(bounds.MUTE_SPLIT_MS)
+    assert rig.upstream.data == large + large[:20_000]
+    assert rig.client.reading and not rig.connection.pacer.may_read
+    rig.connection.data_received(large[20_000:] + opaque(3))
+    assert rig.upstream.data == large * 2 and not rig.client.reading
+    rig.desk.run(bounds.MUTE_SPLIT_MS)
+    assert rig.upstream.data == large * 2 + opaque(3)
+
+
 def test_a_damaged_metered_request_ends_its_connection(rig: Rig) -> None:
     """As a broker would end it."""
     rig.meter.set_policies(PolicySet(GROUPS))
