@@ -240,7 +240,10 @@ class Connection(asyncio.Protocol):
             while requests.pos < len(requests.data) and self._may_handle():
                 if counting.due is not None and not counting.goes(requests, counting.due.limiter):
                     break
-                if self._pass_run():
+                # Behind a mute its client may be gone, or its session over: not all is carried out then.
+                if not self.pacer.idle and (self.ending.gone or self.pacer.session_over):
+                    requests.gather()
+                elif self._pass_run():
                     continue
                 begun_s = turns.begin()
                 if begun_s is None:

@@ -8,7 +8,7 @@ from connection_kit import API_VERSIONS, METADATA, PRODUCE, Rig, framed, frames_
 from kafka.protocol.producer import ProduceResponse
 from kafka_kit import build, request, response
 from meter_kit import TOPIC, alone
-from traffic_kit import batch, produce
+from traffic_kit import batch, fetch_request, produce
 from wire_client import create_request
 
 from enforcer.core import bounds
@@ -192,6 +192,19 @@ def test_in_a_mute_one_request_passes_as_it_comes(monkeypatch: pytest.MonkeyPatc
     assert rig.upstream.data == large * 2 and not rig.client.reading
     rig.desk.run(bounds.MUTE_SPLIT_MS)
     assert rig.upstream.data == large * 2 + opaque(3)
+
+
+@pytest.mark.parametrize("gone", [True, False])
+def test_behind_a_mute_not_all_is_carried_out(rig: Rig, gone: bool) -> None:
+    """Nothing once its session is over, which the broker would close; no Fetch that nobody hears of."""
+    rig.connection.pacer.mute(10 * bounds.MUTE_SPLIT_MS)
+    rig.connection.data_received(framed(fetch_request(12, {TOPIC: 1})[0]))
+    if gone:
+        rig.connection.connection_lost(None)
+    else:
+        rig.connection.pacer.session_until_ms = 1.0
+    rig.desk.run(bounds.MUTE_SPLIT_MS)
+    assert rig.upstream.data == b"" and rig.closed("session") == (not gone)
 
 
 def test_a_damaged_metered_request_ends_its_connection(rig: Rig) -> None:
