@@ -18,19 +18,14 @@ PartitionRefusal = tuple[int, str]
 """What is said of one partition: Kafka's error, and a message for whoever reads the client's log."""
 _ASKED: Final = asked(PRODUCE, "Acks TimeoutMs TopicData(Name|TopicId? PartitionData(Index))")
 _PLACES: Final = asked(
-    PRODUCE,
-    "at:TopicData of:TopicData TopicData(at Name|TopicId?"
-    " at:PartitionData of:PartitionData PartitionData(at Index end) end)",
-    rows=1,
-)
+    PRODUCE, "at:TopicData of:TopicData TopicData("
+    "at Name|TopicId? at:PartitionData of:PartitionData PartitionData(at Index end) end)", rows=1,
+)  # fmt: skip
 # To its end, that none which is damaged goes on.
 _ANSWERED: Final = told(
-    PRODUCE,
-    "at:Responses of:Responses Responses(Name|TopicId?"
-    " at:PartitionResponses of:PartitionResponses PartitionResponses:count end:PartitionResponses)"
-    " end:Responses end",
-    rows=1,
-)
+    PRODUCE, "at:Responses of:Responses Responses(Name|TopicId? at:PartitionResponses"
+    " of:PartitionResponses PartitionResponses:count end:PartitionResponses) end:Responses end", rows=1,
+)  # fmt: skip
 
 
 class ProduceTopics(NamedTuple):

@@ -8,7 +8,7 @@ from connection_kit import API_VERSIONS, METADATA, PRODUCE, Rig, framed, frames_
 from kafka.protocol.producer import ProduceResponse
 from kafka_kit import build, request, response
 from meter_kit import TOPIC, alone
-from traffic_kit import batch, fetch_request, produce
+from traffic_kit import batch, produce
 from wire_client import create_request
 
 from enforcer.core import bounds
@@ -174,37 +174,6 @@ def test_a_metered_request_is_gathered_another_streams() -> None:
         assert rig.upstream.sent == [frame]
         counted = [account.used[1] for account in rig.meter.accounts.values()]
         assert counted == ([len(frame)] if limited == "tests" else [])
-
-
-@pytest.mark.parametrize("acks", [0, 1])
-def test_in_a_mute_one_request_passes_as_it_comes(monkeypatch: pytest.MonkeyPatch, acks: int) -> None:
-    """One that nobody reads may be longer than what may be kept, and all of it comes; what follows waits."""
-    monkeypatch.setattr(bounds, "GATHERED_BYTES", 20_000)
-    rig, large = Rig(), framed(produce(9, {TOPIC: [batch(1, size=30_000)]}, acks)[0])
-    rig.connection.pacer.mute(10 * bounds.MUTE_SPLIT_MS)
-    rig.connection.data_received(large + large[:20_000])
-    for passed in (b"", large):
-        assert rig.upstream.data == passed and not rig.client.reading
-        rig.desk.run(bounds.MUTE_SPLIT_MS)
-    assert rig.upstream.data == large + large[:20_000]
-    assert rig.client.reading and not rig.connection.pacer.may_read
-    rig.connection.data_received(large[20_000:] + opaque(3))
-    assert rig.upstream.data == large * 2 and not rig.client.reading
-    rig.desk.run(bounds.MUTE_SPLIT_MS)
-    assert rig.upstream.data == large * 2 + opaque(3)
-
-
-@pytest.mark.parametrize("gone", [True, False])
-def test_behind_a_mute_not_all_is_carried_out(rig: Rig, gone: bool) -> None:
-    """Nothing once its session is over, which the broker would close; no Fetch that nobody hears of."""
-    rig.connection.pacer.mute(10 * bounds.MUTE_SPLIT_MS)
-    rig.connection.data_received(framed(fetch_request(12, {TOPIC: 1})[0]))
-    if gone:
-        rig.connection.connection_lost(None)
-    else:
-        rig.connection.pacer.session_until_ms = 1.0
-    rig.desk.run(bounds.MUTE_SPLIT_MS)
-    assert rig.upstream.data == b"" and rig.closed("session") == (not gone)
 
 
 def test_a_damaged_metered_request_ends_its_connection(rig: Rig) -> None:
