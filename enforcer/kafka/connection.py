@@ -240,8 +240,8 @@ class Connection(asyncio.Protocol):
             while requests.pos < len(requests.data) and self._may_handle():
                 if counting.due is not None and not counting.goes(requests, counting.due.limiter):
                     break
-                # In a mute requests are let through one by one.
-                if not self.pacer.idle:
+                # Behind a mute its client may be gone, or its session over: not all is carried out then.
+                if not self.pacer.idle and (self.ending.gone or self.pacer.session_over):
                     requests.gather()
                 elif self._pass_run():
                     continue
@@ -284,11 +284,13 @@ class Connection(asyncio.Protocol):
     def _pass_run(self) -> bool:
         """Send on those in front that need not be cut out; False: none. If lost, they keep their place."""
         slots: list[Slot] = []
-        responses = self._responses
-        room = bounds.INFLIGHT_MAX - len(responses.answers)
-        run = self._runs.take(slots, room)
+        responses, idle = self._responses, self.pacer.idle
+        # In a mute requests are let through one by one.
+        run = self._runs.take(slots, bounds.INFLIGHT_MAX - len(responses.answers) if idle else 1)
         if not run or self._upstream is None:
             return False
+        if not idle:
+            self.pacer.pass_one()
         self._upstream.pass_on(run, self._requests.passing > 0)
         responses.answers.extend(slots)
         responses.due.extend(slots)
@@ -303,7 +305,7 @@ class Connection(asyncio.Protocol):
         gathered = requests.need > 0 and not requests.waiting and self._chain.free
         sent = self._upstream is None or not self._upstream.full
         may = (
-            (self.pacer.idle or self.pacer.may_read or self.ending.left)
+            (self.pacer.idle or self.pacer.may_read or self.ending.left or requests.passing > 0)
             and (sent and requests.waiting < bounds.HELD_FRAMES_MAX)
             and (requests.left_bytes < bounds.HELD_BYTES_MAX or gathered)
             # The rest of a request that is passing must come, or it would never be answered.

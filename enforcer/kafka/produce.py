@@ -4,12 +4,12 @@ Kafka's errors of an answer are per partition, so what is free of a request goes
 and the broker's answer gets the errors of the rest (docs/protocol_notes.md 3.8).
 """
 
-from collections.abc import Collection, Mapping, Sequence
-from typing import Any, Final, NamedTuple
+from collections.abc import Collection, Mapping
+from typing import Final, NamedTuple
 
 from enforcer.wire.kafka import codec
-from enforcer.wire.kafka.codec import ASKED_MAX, asked, request_layout, rewritten
-from enforcer.wire.kafka.frames import PRODUCE, Fields, RequestHeader
+from enforcer.wire.kafka.codec import asked, layout, spliced, told
+from enforcer.wire.kafka.frames import PRODUCE, Fields, RequestHeader, array_length, is_flexible
 from enforcer.wire.kafka.traffic import PRODUCE_IDS_FROM
 
 Place = tuple[bytes, int]
@@ -17,7 +17,15 @@ Place = tuple[bytes, int]
 PartitionRefusal = tuple[int, str]
 """What is said of one partition: Kafka's error, and a message for whoever reads the client's log."""
 _ASKED: Final = asked(PRODUCE, "Acks TimeoutMs TopicData(Name|TopicId? PartitionData(Index))")
-_NOWHERE: Final = {"BaseOffset": -1}
+_PLACES: Final = asked(
+    PRODUCE, "at:TopicData of:TopicData TopicData("
+    "at Name|TopicId? at:PartitionData of:PartitionData PartitionData(at Index end) end)", rows=1,
+)  # fmt: skip
+# To its end, that none which is damaged goes on.
+_ANSWERED: Final = told(
+    PRODUCE, "at:Responses of:Responses Responses(Name|TopicId? at:PartitionResponses"
+    " of:PartitionResponses PartitionResponses:count end:PartitionResponses) end:Responses end", rows=1,
+)  # fmt: skip
 
 
 class ProduceTopics(NamedTuple):
@@ -48,22 +56,26 @@ def without(frame: bytes, header: RequestHeader, taken: Collection[Place]) -> by
     """The request without some of its partitions; at least one is left.
 
     Raises:
-        BadFrame: it cannot be read, or has too many partitions to be taken apart.
+        BadFrame: it cannot be read.
     """
-    layout = request_layout(PRODUCE, header.api_version)
-    body = layout.read(frame, header.body_offset, ASKED_MAX)
-    name = _name_of(header)
-    topics = []
-    for topic in body["TopicData"]:
-        parts = [part for part in topic["PartitionData"] if (topic[name], part["Index"]) not in taken]
-        if parts:
-            topics.append({**topic, "PartitionData": parts})
-    return frame[: header.body_offset] + layout.write({**body, "TopicData": topics})
+    flexible = is_flexible(PRODUCE, header.api_version)
+    at, of, topics = _PLACES(frame, header)
+    spans: list[tuple[int, int, bytes]] = []
+    left = 0
+    for start, topic, parts_at, parts_of, parts, end in topics:
+        gone = [(begins, ends, b"") for begins, number, ends in parts if (topic, number) in taken]
+        if len(gone) == len(parts):
+            spans.append((start, end, b""))
+            continue
+        left += 1
+        if gone:
+            spans += [(parts_at, parts_of, array_length(len(parts) - len(gone), flexible)), *gone]
+    return spliced(frame, [(at, of, array_length(left, flexible)), *spans])
 
 
 def answer(header: RequestHeader, refused: Mapping[Place, PartitionRefusal]) -> bytes:
     """The answer to a request of which nothing is left."""
-    return codec.answer(header, _with(header, {}, refused))
+    return merged(header, refused, codec.answer(header, {}))
 
 
 def merged(header: RequestHeader, refused: Mapping[Place, PartitionRefusal], response: bytes) -> bytes:
@@ -72,25 +84,21 @@ def merged(header: RequestHeader, refused: Mapping[Place, PartitionRefusal], res
     Raises:
         BadFrame: the answer cannot be read.
     """
-    return rewritten(
-        PRODUCE, header.api_version, response, lambda body: body.update(_with(header, body, refused))
-    )
-
-
-def _with(header: RequestHeader, body: Fields, refused: Mapping[Place, PartitionRefusal]) -> Fields:
-    name = _name_of(header)
-    topics: Sequence[Fields] = body.get("Responses") or ()
-    said: dict[bytes, Fields] = {
-        topic[name]: {**topic, "PartitionResponses": list(topic["PartitionResponses"])} for topic in topics
-    }
+    version = header.api_version
+    flexible = is_flexible(PRODUCE, version)
+    more: dict[bytes, list[Fields]] = {}
     for (topic, number), (code, message) in refused.items():
-        parts: list[dict[str, Any]] = said.setdefault(topic, {name: topic, "PartitionResponses": []})[
-            "PartitionResponses"
-        ]
-        verdict = {"Index": number, "ErrorCode": code, "ErrorMessage": message.encode()}
-        parts.append({**verdict, **_NOWHERE})
-    return {**body, "Responses": list(said.values())}
-
-
-def _name_of(header: RequestHeader) -> str:
-    return "TopicId" if header.api_version >= PRODUCE_IDS_FROM else "Name"
+        verdict = {"Index": number, "ErrorCode": code, "ErrorMessage": message.encode(), "BaseOffset": -1}
+        more.setdefault(topic, []).append(verdict)
+    at, of, topics, end, _ = _ANSWERED(response, version)
+    spans: list[tuple[int, int, bytes]] = []
+    write = layout(PRODUCE, version, "response.Responses().PartitionResponses()").write
+    for topic, parts_at, parts_of, count, parts_end in topics:
+        if verdicts := more.pop(topic, None):
+            length = array_length(count + len(verdicts), flexible)
+            spans += [(parts_at, parts_of, length), (parts_end, parts_end, b"".join(map(write, verdicts)))]
+    name = "TopicId" if version >= PRODUCE_IDS_FROM else "Name"
+    write = layout(PRODUCE, version, "response.Responses()").write
+    new = b"".join(write({name: topic, "PartitionResponses": verdicts}) for topic, verdicts in more.items())
+    length = array_length(len(topics) + len(more), flexible)
+    return spliced(response, [(at, of, length), *spans, (end, end, new)])

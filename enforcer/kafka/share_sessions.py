@@ -237,7 +237,7 @@ class ShareSessions:
     """
 
     def __init__(self, known: Known) -> None:
-        self._known = known
+        self._known, self._begun = known, 0
         self._kept: dict[tuple[object, ...], ShareSession] = {}
 
     @property
@@ -245,14 +245,17 @@ class ShareSessions:
         """How many all of them have."""
         return sum(session.partitions for session in self._kept.values())
 
-    def of(self, asked: ShareAsked, *whose: object) -> Asking:
+    def of(self, asked: ShareAsked, begun: int, *whose: object) -> Asking:
         """A request of its session, as that is now; one there is no room for is overflown.
 
         Args:
             asked: the request.
+            begun: how often reading has begun: sessions from before have gone on unread.
             whose: what else tells sessions apart.
         """
-        key, ends = (*whose, asked.group, asked.member), asked.epoch < 0
+        if self._begun != begun:
+            self._kept, self._begun = {}, begun
+        key, ends = (begun, *whose, asked.group, asked.member), asked.epoch < 0
         session = self._known.get(key)
         room = key in self._kept or len(self._kept) < SHARE_SESSIONS_MAX
         if session is None:

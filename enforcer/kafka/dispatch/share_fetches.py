@@ -40,7 +40,7 @@ class ShareFetches:
         self._naming = naming
         self.claims = Claims(context, pause, context.new_trail())
         """What it waits for."""
-        self.sessions, self._begun = ShareSessions(context.sessions), 0
+        self.sessions = ShareSessions(context.sessions)
         self._topics: set[str] = set()
         # Requests whose answers are to be counted, and whether the last one is one of them.
         self._under_way, self._counted = 0, False
@@ -71,11 +71,8 @@ class ShareFetches:
             BadFrame: it cannot be read.
         """
         asked, context = sharing(frame, header), self._context
-        if self._begun != context.dispatch.begun:
-            # They have gone on unread.
-            self.sessions, self._begun = ShareSessions(context.sessions), context.dispatch.begun
         broker = context.broker(address)
-        asking = self.sessions.of(asked, client.user, broker, self._begun)
+        asking = self.sessions.of(asked, context.dispatch.begun, client.user, broker)
         plan = self._planned(frame, header.api_version, asked, asking.session, broker)
         if plan is None or not asking.number:
             return plan

@@ -6,7 +6,7 @@ below 0x2d: in classic versions the high byte of its length, which is 0; in flex
 long length, which is 1, or before a short one an error code below 7, as topics that exist have it.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import lru_cache
 from typing import Any, Final
 
@@ -41,17 +41,28 @@ _ADDRESSES: Final = (b"listeners", b"bootstrap.servers", b"quorum.voters", b"zoo
 _RESOURCES: Final = told(DESCRIBE_CONFIGS, "Results(ResourceType)", rows=1)
 _LIST: Final = told(METADATA, "at:Topics of:Topics Topics:count")
 _TOPIC: Final = Reader(METADATA, "response.Topics()", "Name? TopicId end")
-_LISTS: Final = {
-    key: told(key, "at:{0} of:{0} {0}(at {1}? end)".format(*path.split(".")), room=50_000, rows=1)
-    for key, path in SHOWN.items()
-    if path.count(".") == 1
-}
-"""Answers that are a list, whose entries are stepped over: a third of a microsecond for each struct."""
+_ROOM: Final = 50_000
+"""Structs that an answer with lists may have, which are stepped over: a third of a microsecond for each."""
 _ERRORS: Final = 7
 _DELETED_BY_ID_FROM: Final = 6
 
 Rewrite = Callable[[int, int, bytes], bytes]
 """(API, version, response) -> the response as clients may see it."""
+
+
+def _lists(key: int, path: str, room: int) -> Callable[[bytes, int], Any]:
+    """Reads the lists at the end of a path, as `SHOWN` says it; see `_found`."""
+    *holders, field, names = path.split(".")
+    wanted = f"at:{field} of:{field} {field}(at {names.replace(',', '? ')}? end)"
+    for holder in reversed(holders):
+        wanted = f"{holder}({wanted})"
+    return told(key, wanted, room=room, rows=1)
+
+
+_LISTS: Final = {
+    key: [_lists(key, path, _ROOM // len(paths.split())) for path in paths.split()]
+    for key, paths in SHOWN.items()
+}
 
 
 class AnswerFilter:
@@ -77,7 +88,6 @@ class AnswerFilter:
             return without_ours(response, version, protected) if protected.active else response
         if key == API_VERSIONS:
             return limit_api_versions(response, version)
-        paths = SHOWN.get(key)
         if key == DESCRIBE_CONFIGS:
             found = any(name in response for name in _ADDRESSES)
             # A topic may be called so: of the settings of hundreds, not all are read.
@@ -85,44 +95,33 @@ class AnswerFilter:
             return rewritten(key, version, response, _blank_settings) if found else response
         if key == DESCRIBE_QUORUM:
             return rewritten(key, version, response, _blank_nodes)
-        if paths is None:
+        if key not in _LISTS:
             return self._rewrite(key, version, response)
         if not protected.active or not protected.may_be_in(response, 0, len(response), True):
             return response
-        if key in _LISTS:
-            return self._cut(key, version, response)
-
-        def prune(answer: Fields) -> None:
-            for path in paths.split():
-                self._prune(answer, path)
-
-        return rewritten(key, version, response, prune)
+        return self._cut(key, version, response)
 
     def _cut(self, key: int, version: int, response: bytes) -> bytes:
-        """Cut Weir's own out of the list that an answer is; the others, perhaps very many, are not read."""
-        at, of, entries = _LISTS[key](response, version)
-        ours = [(start, end, b"") for start, name, end in entries if self._protected.has(name)]
-        count = frames.array_length(len(entries) - len(ours), is_flexible(key, version))
-        return spliced(response, [(at, of, count), *ours]) if ours else response
+        """Cut Weir's own out of the lists of an answer; the others, perhaps very many, stay as they came."""
+        flexible = is_flexible(key, version)
+        spans: list[tuple[int, int, bytes]] = []
+        for at, of, entries in (found for read in _LISTS[key] for found in _found(read(response, version))):
+            ours = [(start, end, b"") for start, *names, end in entries if any(map(self._is_ours, names))]
+            if ours:
+                spans += [(at, of, frames.array_length(len(entries) - len(ours), flexible)), *ours]
+        return spliced(response, sorted(spans))
 
-    def _prune(self, holder: Fields, path: str) -> None:
-        """Leave Weir's own out of the list at the end of a path, as `SHOWN` says it."""
-        field, _, rest = path.partition(".")
-        value = holder.get(field)
-        if not value:
-            return
-        if "." not in rest:
-            holder[field] = [entry for entry in value if not self._ours(entry, rest)]
-        elif isinstance(value, dict):
-            self._prune(value, rest)
-        else:
-            for inner in value:
-                self._prune(inner, rest)
+    def _is_ours(self, name: bytes | None) -> bool:
+        return self._protected.has(name) or self._protected.has_id(name)
 
-    def _ours(self, entry: Any, name: str) -> bool:
-        if not isinstance(entry, dict):
-            return self._protected.has(entry)
-        return self._protected.has(entry.get(name)) or self._protected.has_id(entry.get("TopicId"))
+
+def _found(value: Any) -> Iterator[tuple[int, int, list[Any]]]:
+    """The lists, whatever they stand in: where each begins, where its first entry does, the entries."""
+    if isinstance(value, tuple) and value:
+        yield value
+    else:
+        for inner in value or ():
+            yield from _found(inner)
 
 
 def _blank_settings(answer: Fields) -> None:

@@ -160,27 +160,27 @@ _SUBTOPOLOGIES: Final = "Groups.Topology.Subtopologies"
 _ENDPOINTS: Final = "PartitionsByUserEndpoint"
 SHOWN: Final[Mapping[int, str]] = MappingProxyType(
     {
-        9: "Topics.Name Groups.Topics.Name",
+        9: "Topics.Name Groups.Topics.Name|TopicId",
         29: "Resources.ResourceName",
         35: "Results.Topics.Name",
         43: "ReplicaElectionResults.Topic",
         46: "Topics.Name",
         66: "TransactionStates.TransactionalId",
-        68: "Assignment.TopicPartitions.",
-        69: f"{_MEMBERS}.Assignment.TopicPartitions.TopicName {_MEMBERS}.SubscribedTopicNames."
-            f" {_MEMBERS}.TargetAssignment.TopicPartitions.TopicName",
+        68: "Assignment.TopicPartitions.TopicId",
+        69: f"{_MEMBERS}.Assignment.TopicPartitions.TopicName,TopicId {_MEMBERS}.SubscribedTopicNames.Text"
+            f" {_MEMBERS}.TargetAssignment.TopicPartitions.TopicName,TopicId",
         74: "ConfigResources.ResourceName",
         75: "Topics.Name",
-        76: "Assignment.TopicPartitions.",
-        77: f"{_MEMBERS}.Assignment.TopicPartitions.TopicName {_MEMBERS}.SubscribedTopicNames.",
+        76: "Assignment.TopicPartitions.TopicId",
+        77: f"{_MEMBERS}.Assignment.TopicPartitions.TopicName,TopicId {_MEMBERS}.SubscribedTopicNames.Text",
         88: f"{_ENDPOINTS}.ActivePartitions.Topic {_ENDPOINTS}.StandbyPartitions.Topic",
-        89: f"{_SUBTOPOLOGIES}.SourceTopics. {_SUBTOPOLOGIES}.RepartitionSinkTopics."
+        89: f"{_SUBTOPOLOGIES}.SourceTopics.Text {_SUBTOPOLOGIES}.RepartitionSinkTopics.Text"
             f" {_SUBTOPOLOGIES}.StateChangelogTopics.Name {_SUBTOPOLOGIES}.RepartitionSourceTopics.Name",
-        90: "Groups.Topics.TopicName",
+        90: "Groups.Topics.TopicName,TopicId",
     }
 )  # fmt: skip
 """API -> lists of its answers that name what the client did not: where each stands, and behind the last dot
-the field with the name; nothing there: its entries are names, or have ids alone."""
+the fields of its entries with a name or an id, as `compiler` says them; of names alone it is `Text`."""
 
 
 def rules_of(key: int, version: int) -> tuple[Rule, ...]:

@@ -133,11 +133,11 @@ class Requests(Unread):
         """The requests at the front that no rule needs, lengths included, as one piece to be sent on.
 
         It ends before a request that must be read, at one that is not whole (of which the part that is here
-        is taken too, if it is large), or when `room` requests wait for answers.
+        is taken too, if it is large), or behind `room` requests.
 
         Args:
             slots: gets a slot for each request that will be answered.
-            room: how many more may wait for their answers.
+            room: how many it has at most.
 
         Raises:
             BadFrame: a length is negative or above the limit.
@@ -145,7 +145,7 @@ class Requests(Unread):
         data, start = self.data, self.pos
         pos, last, end, count = start, start, len(data), 0
         self.need = 0
-        while len(slots) < room:
+        for _ in range(room):
             if end - pos < HEAD.size:
                 self.need = self._short(pos)
                 break

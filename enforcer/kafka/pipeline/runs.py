@@ -62,7 +62,7 @@ class Runs:
 
         Args:
             slots: gets a slot for each that will be answered.
-            room: how many more may wait for their answers.
+            room: how many at most.
 
         Raises:
             BadFrame: a length is negative or above the limit.

@@ -1,7 +1,7 @@
 """One connection's part in metering: its requests wait while those who are charged for them owe."""
 
 import struct
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from typing import Final, NamedTuple
 
 from enforcer.core import bounds
@@ -180,8 +180,9 @@ class ConnectionMeter:
         return (frame, 0) if limit is None else (with_limit(frame, asked, limit), limit)
 
     def fetched(
-        self, response: Frame, header: RequestHeader, user: str, limit: int = 0, asking: Asking = OUTSIDE
-    ) -> Generator[None, None, tuple[Frame, int]]:
+        self, response: Frame, header: RequestHeader, user: str, limit: int = 0, asking: Asking = OUTSIDE,
+        cut: Callable[[bytes], bytes] = bytes,
+    ) -> Generator[None, None, tuple[Frame, int]]:  # fmt: skip
         """Charge a Fetch response; it halts after so many parts of a large one, since others wait.
 
         One that comes while somebody owes whom it is charged to loses its records, as with Kafka's own
@@ -190,6 +191,7 @@ class ConnectionMeter:
         Args:
             limit: what `fetch` said that it may bring.
             asking: `asking` as it was then.
+            cut: what others leave of a response, and count as delivered: asked once nothing else is lost.
 
         Returns:
             The response as the client gets it, and the throttle time for it, ms, 0 for none.
@@ -205,30 +207,39 @@ class ConnectionMeter:
                 self._number = number
         if 0 < limit < len(response) <= limit + _HEADS_MAX_BYTES:
             response = whole_batches(response, version)
-        passed: list[TopicUse] = []
-        if self._meter.grouped:
-            yield from fetched_in_steps(response, version, passed)
-            # It may have begun before anything was metered: then what comes tells its topics.
-            asking.session.learn(use.topic for use in passed)
-        bill = self._frames.fetched(response, passed, header, user)
+        passed, bill = yield from self._billed(response, header, user, asking)
         now_ms = self._steady_ms()
         debt = self.line_up.fetched(bill.owed, now_ms)
+        # Of too many, or of a session that began unread: they are looked up before the next request, which
+        # brings it again.
         self._unnamed = self.naming.lacking(bill.unknown)
-        if self._unnamed:
-            # Of too many, or of a session that began unread: they are looked up before the next request,
-            # which brings it again.
+        if debt is not None and not (self._unnamed or self._meter.grouped):
+            yield from fetched_in_steps(response, version, passed)
+        if self._unnamed or (debt is not None and passed):
             self._metrics.traffic.emptied += 1
-            return emptied(response, version), 0
+            told_ms = 0 if self._unnamed or debt is None else self._told_ms(debt)
+            return cut(emptied(response, version)), told_ms
+        left = cut(bytes(response))
+        if left is not response:
+            response = left
+            _, bill = yield from self._billed(response, header, user, asking)
+            now_ms = self._steady_ms()
+            self.line_up.fetched(bill.owed, now_ms)
         # Looked up a moment ago; who has no name then has none.
         self._meter.unmetered += len(bill.unknown)
-        if debt is not None:
-            if not self._meter.grouped:
-                yield from fetched_in_steps(response, version, passed)
-            if passed:
-                self._metrics.traffic.emptied += 1
-                return emptied(response, version), self._told_ms(debt)
         wait = bill.charge(DISPATCH, now_ms).wait
         return response, 0 if wait is None else self._told_ms(wait)
+
+    def _billed(
+        self, response: Frame, header: RequestHeader, user: str, asking: Asking
+    ) -> Generator[None, None, tuple[list[TopicUse], Bill]]:
+        """What a Fetch response brings of topics, where groups are charged, and whom to charge for it."""
+        passed: list[TopicUse] = []
+        if self._meter.grouped:
+            yield from fetched_in_steps(response, header.api_version, passed)
+            # It may have begun before anything was metered: then what comes tells its topics.
+            asking.session.learn(use.topic for use in passed)
+        return passed, self._frames.fetched(response, passed, header, user)
 
     def described(self, response: Frame, version: int) -> None:
         """Learn topic ids from a Metadata response.

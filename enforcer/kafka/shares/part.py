@@ -152,12 +152,19 @@ class SharesPart(Part):
             self._link.hold(request)
             return False
         request.frame, limit = admitted
-        asking = self._connection_meter.asking
+        asking, earlier = self._connection_meter.asking, request.readers
 
         def fetched(slot: Slot, response: bytes) -> bytes | None:
-            return self._read(slot, self._connection_meter.fetched(response, header, user, limit, asking))
+            def cut(left: bytes) -> bytes:
+                for read in earlier:
+                    left = read(slot, left) or b""
+                return left
 
-        request.readers.append(fetched)
+            meter = self._connection_meter
+            return self._read(slot, meter.fetched(response, header, user, limit, asking, cut))
+
+        # Earlier parts count what comes, and of what is emptied here nothing does.
+        request.readers = [fetched]
         return True
 
     def _share(self, request: Request) -> bool:

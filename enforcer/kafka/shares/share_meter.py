@@ -54,10 +54,7 @@ class ShareMeter(ConnectionMeter):
             BadFrame: it cannot be read.
         """
         asked = sharing(frame, header)
-        if self._begun != self._meter.begun:
-            # They have gone on unread.
-            self._sessions, self._begun = ShareSessions(self._frames.sessions), self._meter.begun
-        self.asking = self._sessions.of(asked, user, broker, self._begun)
+        self.asking = self._sessions.of(asked, self._meter.begun, user, broker)
         session = self.asking.session
         self._use(session, ids=True)
         if not asked.acquires:

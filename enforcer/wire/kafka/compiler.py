@@ -44,7 +44,7 @@ TAGS: Final = "_tags"
 """Where the tagged section of a struct is kept, as it came."""
 
 _MARKS, _BEGINNING = ("at", "of", "end"), {"at", "of", "count"}
-_TEXT: Final = Field("Text", True, "string", False, b"")
+_TEXTS: Final = (Field("Text", True, "string", False, b""),)
 
 
 class Choice(NamedTuple):
@@ -146,7 +146,7 @@ class Source:
         whole = whole or Choice((), "end") in wants
         found = [self._mark("Start") if want == Choice((), "at") else "" for want in wants]
         self._fields(parts, wants, found, whole)
-        tags = self._tags(keep=everything) if whole else ""
+        tags = self._tags(keep=everything) if whole and parts != _TEXTS else ""
         for place in (place for place, want in enumerate(wants) if want == Choice((), "end")):
             found[place] = self._mark("End")
         if not everything:
@@ -323,8 +323,8 @@ class Source:
                 self._structs(part, want, variable)
 
     def _element(self, want: Choice | None) -> str:
-        alone = Choice((_TEXT.name,), "end" if want is None else want.how)
-        return self.struct((_TEXT,), (want and want.inner) or (alone,), whole=False)
+        alone = Choice(("Text",), "end" if want is None else want.how)
+        return self.struct(_TEXTS, (want and want.inner) or (alone,), whole=False)
 
     def _structs(self, part: Field, want: Choice | None, variable: str) -> None:
         widths = [one.width for one in part.fields if one.present]

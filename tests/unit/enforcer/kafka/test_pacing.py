@@ -1,7 +1,12 @@
 """The mutes of one connection, by a clock that the test moves."""
 
+import pytest
+from connection_kit import Rig, framed, opaque
+from meter_kit import TOPIC
 from mutation_kit import Desk
+from traffic_kit import batch, fetch_request, produce
 
+from enforcer.core import bounds
 from enforcer.core.bounds import MUTE_SPLIT_MS
 from enforcer.kafka.pacing import Pacer
 
@@ -81,3 +86,35 @@ def test_a_connection_that_is_gone_is_muted_no_more() -> None:
     assert (desk.count, desk.waiting) == (0, 0) and desk.pacer.may_read
     desk.run(400)
     assert (desk.count, desk.resumed) == (0, 0)
+
+
+@pytest.mark.parametrize("acks", [0, 1])
+def test_in_a_mute_one_request_passes_as_it_comes(monkeypatch: pytest.MonkeyPatch, acks: int) -> None:
+    """One that nobody reads may be longer than what may be kept, and all of it comes; what follows waits."""
+    monkeypatch.setattr(bounds, "GATHERED_BYTES", 20_000)
+    rig, large = Rig(), framed(produce(9, {TOPIC: [batch(1, size=30_000)]}, acks)[0])
+    rig.connection.pacer.mute(10 * MUTE_SPLIT_MS)
+    rig.connection.data_received(large + large[:20_000])
+    for passed in (b"", large):
+        assert rig.upstream.data == passed and not rig.client.reading
+        rig.desk.run(MUTE_SPLIT_MS)
+    assert rig.upstream.data == large + large[:20_000]
+    assert rig.client.reading and not rig.connection.pacer.may_read
+    rig.connection.data_received(large[20_000:] + opaque(3))
+    assert rig.upstream.data == large * 2 and not rig.client.reading
+    rig.desk.run(MUTE_SPLIT_MS)
+    assert rig.upstream.data == large * 2 + opaque(3)
+
+
+@pytest.mark.parametrize("gone", [True, False])
+def test_behind_a_mute_not_all_is_carried_out(gone: bool) -> None:
+    """Nothing once its session is over, which the broker would close; no Fetch that nobody hears of."""
+    rig = Rig()
+    rig.connection.pacer.mute(10 * MUTE_SPLIT_MS)
+    rig.connection.data_received(framed(fetch_request(12, {TOPIC: 1})[0]))
+    if gone:
+        rig.connection.connection_lost(None)
+    else:
+        rig.connection.pacer.session_until_ms = 1.0
+    rig.desk.run(MUTE_SPLIT_MS)
+    assert rig.upstream.data == b"" and rig.closed("session") == (not gone)

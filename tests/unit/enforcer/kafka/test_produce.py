@@ -73,6 +73,16 @@ def test_answers_say_what_was_refused(version: int) -> None:
     assert merged(header, {}, broker) == broker
 
 
+@pytest.mark.parametrize("version", [3, 9, 13])
+def test_however_many_partitions_are_taken_apart(version: int) -> None:
+    """Of a request for thousands of them some may be blocked, and its connection stays."""
+    frame, header = produce(version, {"a": [batch(1)] * 5_000, "b": [batch(1)] * 5_000})
+    places = asked_in(frame, header).places
+    assert len(asked_in(without(frame, header, set(places[1:])), header).places) == 1
+    whole = answer(header, dict.fromkeys(places, (44, "too much")))
+    assert len(errors(version, merged(header, {(places[0][0], 7_000): (44, "")}, whole))) == 10_001
+
+
 def test_tags_that_nobody_knows_are_kept() -> None:
     """Such as the addresses of new leaders."""
     _, header = produce(9, TOPICS)

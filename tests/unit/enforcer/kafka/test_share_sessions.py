@@ -25,7 +25,7 @@ REFUSED = 123
 
 def ask(sessions: ShareSessions, topics: str = "", **fields: Any) -> Asking:
     """A request for partition 0 of topics."""
-    return sessions.of(sharing(*share_request(tuple(topics), **fields)))
+    return sessions.of(sharing(*share_request(tuple(topics), **fields)), 0)
 
 
 def answer(asking: Asking, error: int = 0) -> ShareSession:
@@ -40,7 +40,7 @@ def asked_for(
     """The session of a request for partitions of topics, which is answered."""
     rows = [{"PartitionIndex": number} for number in parts]
     named = [{"TopicId": number.to_bytes(16, "big"), "Partitions": rows} for number in topics]
-    return answer(sessions.of(sharing(*share_request(Topics=named, **fields))), error)
+    return answer(sessions.of(sharing(*share_request(Topics=named, **fields)), 0), error)
 
 
 @pytest.mark.parametrize(("topics", "parts"), [(1, SHARE_PARTS_MAX), (SHARE_TOPICS_MAX, 5)])
@@ -164,7 +164,8 @@ def test_what_another_connection_lets_come_is_known() -> None:
         ask(full, epoch=0, MemberId=b"%d" % number)
     answer(ask(full, "w", epoch=0))
     assert ask(one).session.wanted == [id_of("w")]
-    assert one.of(sharing(*share_request()), "somebody else").session.unheard
+    assert one.of(sharing(*share_request()), 0, "somebody else").session.unheard
+    assert one.of(sharing(*share_request()), 1).session.unheard and not one.partitions
 
 
 def test_a_long_name_is_not_kept() -> None:

@@ -13,6 +13,7 @@ from kafka_kit import CORRELATION_ID, build, decode, request, response
 from share_frames import read_request, share_request
 from traffic_kit import batch, fetch_request
 
+from enforcer.core.account import DISPATCH
 from enforcer.kafka.groups.frames import CONSUMER_GROUP_HEARTBEAT
 from enforcer.kafka.groups.readers import Client
 from enforcer.wire.kafka.frames import NO_TAGS, array_length, string
@@ -196,8 +197,8 @@ def test_damage_ends_one_connection(cut: int) -> None:
     assert rig.client.closed
 
 
-def test_resource_groups_are_charged_for_what_is_left() -> None:
-    """A response is cut before it is metered; a wait for the group's debt takes nothing from the limit."""
+def grouped() -> tuple[Rig, Counted]:
+    """A connection whose topic is in a resource group too; its Fetch is under way."""
     rig, counted = limited(topics={"persistent://acme/orders/t": (10, 0)}, proven=False)
     policies = {
         "resourcegroups.rg1": {"dispatchRateInMsgs": 10},
@@ -205,10 +206,25 @@ def test_resource_groups_are_charged_for_what_is_left() -> None:
     }
     rig.meter.set_policies(PolicySet(policies))
     rig.prove()
-    frame = framed(fetch_request(12, {"acme.orders.t": 1})[0])
-    rig.connection.data_received(frame)
+    rig.connection.data_received(framed(fetch_request(12, {"acme.orders.t": 1})[0]))
     rig.answer([response(build(MetadataResponse, 4))])
     rig.run_timers()
+    return rig, counted
+
+
+def test_what_comes_in_a_debt_was_not_delivered() -> None:
+    """Its records are lost and come again: the limit lets them through then, and no reader has moved on."""
+    rig, counted = grouped()
+    (account,) = rig.meter.accounts.values()
+    account.charge(DISPATCH, 100, 0, rig.now_ms())
+    rig.answer([fetched(12, {"acme.orders.t": [SIX]}, 100)])
+    assert sizes(answer(rig)) == [] and answer(rig).throttle_time_ms > 0
+    assert account.used[2] == 100 and counted.delivered == [] and len(rig.fetch_context.lines) == 0
+
+
+def test_resource_groups_are_charged_for_what_is_left() -> None:
+    """A response is cut before it is metered; a wait for the group's debt takes nothing from the limit."""
+    rig, counted = grouped()
     rig.answer([fetched(12, {"acme.orders.t": [SIX * 3]}, 100)])
     assert sizes(answer(rig)) == [[len(SIX) * 2]]
     assert [account.used[2] for account in rig.meter.accounts.values()] == [12]
@@ -218,7 +234,7 @@ def test_resource_groups_are_charged_for_what_is_left() -> None:
     counted.topics.clear()
     counted.topics["persistent://acme/orders/t"] = (1_000, 0)
     counted.change()
-    rig.connection.data_received(frame)
+    rig.connection.data_received(framed(fetch_request(12, {"acme.orders.t": 1})[0]))
     assert len(rig.upstream.sent) == sent and len(rig.fetch_context.lines) == 0
 
 

@@ -246,30 +246,29 @@ def test_a_heartbeat_may_name_no_topic_of_weirs() -> None:
         assert OUR_ID not in shown and OTHER_ID in shown
 
 
-@pytest.mark.parametrize("key", [key for key, path in SHOWN.items() if path.count(".") == 1])
-def test_what_is_weirs_is_cut_out_of_a_list(key: int) -> None:
-    """Of whatever length, as of the ACLs of thousands of topics; the rest stays as it came."""
+@each(("key", "path"), [(key, path) for key, paths in SHOWN.items() for path in paths.split()])
+def test_what_is_weirs_is_cut_out_of_a_list(key: int, path: str) -> None:
+    """However deep it is and of whatever length, as of all topics of a broker; the rest stays as it came."""
     show = AnswerFilter(guard().protected, lambda *whole: whole[2])
-    field, _, name = SHOWN[key].partition(".")
+    *holders, field, names = path.split(".")
     first, last = APIS[key].versions or (0, 0)
     for version in range(first, last + 1):
         layout, before = response_layout(key, version), bytes(4 + frames.is_flexible(key, version))
-        for left in (0, 1, 13_000 if version == last else 2):
-            others = [{name: OTHER}] * left
-            came = before + layout.write({field: [*others, {name: OURS}]})
-            assert show(key, version, came) == before + layout.write({field: others})
 
+        def body(name: str, *entries: bytes, write: Any = layout.write) -> Any:
+            values: Any = {field: list(entries) if name == "Text" else [{name: one} for one in entries]}
+            for holder in reversed(holders):
+                one = holder in ("Assignment", "TargetAssignment", "Topology")
+                values = {holder: values if one else [values]}
+            return write(values)
 
-def test_lists_show_nothing_of_weirs() -> None:
-    """The deepest of them: the description of a consumer group."""
-    topic = {"TopicName": OURS, "Partitions": (1,)}
-    member = {
-        "SubscribedTopicNames": [OTHER, OURS], "Assignment": {"TopicPartitions": [topic]},
-        "TargetAssignment": {"TopicPartitions": [topic, {"TopicName": OTHER}]},
-    }  # fmt: skip
-    body = bytes(5) + response_layout(69, 1).write({"Groups": [{"Members": [member]}]})
-    shown = AnswerFilter(guard().protected, lambda _key, _version, response: response)(69, 1, body)
-    assert OURS not in shown and shown.count(OTHER) == 2
+        for name in names.replace("|", ",").split(","):
+            ours, other = (OUR_ID, OTHER_ID) if name == "TopicId" else (OURS, OTHER)
+            for left in (0, 1, 40_000 // len(SHOWN[key].split()) if version == last else 2):
+                came = before + body(name, *[other] * left, ours)
+                there = ours in came
+                assert show(key, version, came) == (before + body(name, *[other] * left) if there else came)
+                assert there or version < last or name == "Name"
 
 
 @pytest.mark.parametrize("version", range(5))
