@@ -1,9 +1,9 @@
 """What goes into a shard's step: records as parallel columns."""
 
 from bisect import bisect_right
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -23,6 +23,7 @@ _PLACE: Final = 4
 _TOGETHER_BYTES: Final = 16 * 2**20
 """Of packs that are put together at most: it bounds what is copied at once."""
 Flags = NDArray[np.bool_]
+Part = TypeVar("Part")
 
 
 class NameColumn(Sequence[str]):
@@ -291,6 +292,23 @@ def _joined(packs: list[Pack]) -> list[Pack]:
     if decoded_bytes(rows) > DECODED_BYTES:
         return packs
     return [Pack(packs[0].first, packs[0].type, rows, np.concatenate([pack.number for pack in packs]))]
+
+
+def some_at_a_time(parts: Iterable[Part], most: int, size_of: Callable[[Part], int]) -> Iterator[list[Part]]:
+    """Parts in turn, as many together as have `most` bytes with the last one.
+
+    Of more bytes than a column can hold Arrow makes none, or one that ends the process.
+    """
+    some: list[Part] = []
+    size = 0
+    for part in parts:
+        some.append(part)
+        size += size_of(part)
+        if size >= most:
+            yield some
+            some, size = [], 0
+    if some:
+        yield some
 
 
 def chosen(rows: pa.RecordBatch | pa.Table, wanted: pa.Array | pa.ChunkedArray) -> Any:

@@ -103,14 +103,14 @@ def group_function(given: Input) -> GroupFunction:
         elif given.counts is not None:
             traffic = blobs.traffic if isinstance(blobs, RemoteBlobStore) else None
             given.counts.add(counts_of(law, records, outputs, state.getCurrentProcessingTimeMs(), traffic))
-        if len(outputs) and replay:
+        for piece in outputs.pieces() if replay else ():
             yield [
                 column.cast(pa.binary()) if name == "value" else column
-                for name, column in outputs.replayed(records).items()
+                for name, column in piece.replayed(records).items()
             ]
-        elif len(outputs):
+        if not replay:
             # What is tried each in a record of its own: whoever goes by decisions sees at once whose it is.
-            yield output_columns(outputs, given.topics, None if candidate else given.packing)
+            yield from output_columns(outputs, given.topics, None if candidate else given.packing)
         if is_unusual(records):
             del records, outputs
             give_back()
