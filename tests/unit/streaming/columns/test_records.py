@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -118,8 +119,8 @@ def test_too_many_for_one_step_are_taken_in_portions(monkeypatch: pytest.MonkeyP
 
     def portioned(order: list[int]) -> list[list[tuple[int | None, str, bytes]]]:
         columns = ([column[i] for i in order] for column in (values, packs, places, for_all))
-        given = dict(zip(("values", "packs", "places", "broadcast"), columns, strict=True))
-        records = records_with(**given)  # type: ignore[arg-type]
+        given: dict[str, Any] = dict(zip(("values", "packs", "places", "broadcast"), columns, strict=True))
+        records = records_with(**given)
         records = replace(records, ts=np.array(times)[records.offset], sent=b"note", copies=3)
         found = list(portions(records))
         assert sum(map(len, found)) == len(records)

@@ -36,8 +36,8 @@ def written(monkeypatch: pytest.MonkeyPatch, *groups: list[int]) -> list[tuple[l
     """Sizes of the rows, and the number of states, of each batch that is written."""
     monkeypatch.setattr(ColumnSerializer, "columnar", True)
     stream = BytesIO()
-    serializer = ColumnSerializer("UTC", False, True, StructType(), 100, False, False)
-    serializer.dump_stream(called(*groups), stream)
+    made: Any = ColumnSerializer
+    made("UTC", False, True, StructType(), 100, False, False).dump_stream(called(*groups), stream)
     batches = list(pa.ipc.open_stream(stream.getvalue()[START_BYTES:]))
     found = []
     for counts, data, states in (batch.to_struct_array().flatten() for batch in batches):
