@@ -1,6 +1,7 @@
 """What a step of a law wrote: rows for the sinks."""
 
 from abc import ABC, abstractmethod
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any, Final, NamedTuple, Self
 
@@ -10,12 +11,15 @@ import pyarrow.compute as pc
 
 from streaming.columns.byte_strings import Integers, bytes_in
 from streaming.columns.json_rows import objects
-from streaming.columns.records import Records
+from streaming.columns.packed import decoded_bytes
+from streaming.columns.records import Records, some_at_a_time
 from streaming.contract.decisions import CANDIDATE, DEADLETTER, DECISIONS
 from streaming.contract.fields import INT64_MAX
 
 DEAD_LETTER: Final = "dead_letter"
 """In `type` of an output that is none of a law's."""
+PIECE_BYTES: Final = 32 * 2**20
+"""Of a piece of outputs; decisions, with dictionaries written out, as JSON have some times as many."""
 _DEAD: Final = {"sink": DEADLETTER, "key": "", "type": DEAD_LETTER, "id": ""}
 """What all dead letters have alike."""
 _TYPES: Final = {
@@ -73,6 +77,18 @@ class _Decisions(ABC):
         """Bytes of each value as JSON and its key."""
         keys = np.diff(bytes_in(self.keys)[1])
         return np.diff(bytes_in(self.values(""))[1]) + (keys if self.key is None else keys[self.key])
+
+    def pieces(self) -> Iterator[Self]:
+        """The same in this order, halved as long as there are more than PIECE_BYTES."""
+        count = len(self)
+        if count < 2 or decoded_bytes(self.rows) <= PIECE_BYTES:
+            yield self
+            return
+        for part in (slice(0, count // 2), slice(count // 2, count)):
+            keys, key = (self.keys[part], None) if self.key is None else (self.keys, self.key[part])
+            yield from replace(
+                self, rows=self.rows[part], source=self.source[part], keys=keys, key=key
+            ).pieces()
 
     def take(self, which: Integers) -> Self:
         """Some of them, in this order."""
@@ -167,6 +183,13 @@ class Outputs:
         parts = [pa.array(said, _TYPES[name])] if said or not self.columns else []
         parts += [columns.column(name) for columns in self.columns]
         return parts[0] if len(parts) == 1 else pa.concat_arrays(parts)
+
+    def pieces(self) -> Iterator["Outputs"]:
+        """The same in this order, none empty: what is written of one fits into Arrow's 2 GiB a column."""
+        for letters in some_at_a_time(self.letters, PIECE_BYTES, lambda letter: len(letter.value)):
+            yield Outputs(letters=letters)
+        for decided in self.columns:
+            yield from (Outputs(columns=[piece]) for piece in decided.pieces())
 
     def replayed(self, records: Records) -> dict[str, pa.Array]:
         """What a replay of these records writes, with file and line of the one that each answers."""

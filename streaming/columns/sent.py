@@ -28,6 +28,7 @@ PRODUCERS_MAX: Final = 8_000
 STAMP_NAME_BYTES: Final = 8
 """Of the name of a producer, drawn anew whenever one begins."""
 _STAMP: Final = Struct(f">{STAMP_NAME_BYTES}sq")
+STAMP_BYTES: Final = _STAMP.size
 _NONE: Final = -1
 Integers = NDArray[np.int64]
 
@@ -68,7 +69,7 @@ class SentBefore:
             sent: its header; of one that has none, or another, nothing is known.
         """
         found = np.zeros(len(sent), dtype=np.bool_)
-        which = np.flatnonzero(pc.fill_null(pc.equal(pc.binary_length(sent), _STAMP.size), False))
+        which = np.flatnonzero(pc.fill_null(pc.equal(pc.binary_length(sent), STAMP_BYTES), False))
         if not len(which):
             return found
         said = b"".join(sent.take(pa.array(which)).to_pylist())

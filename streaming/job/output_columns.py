@@ -32,7 +32,7 @@ NEVER: Final = 2**62
 """So many decisions are never there at once."""
 VALUE_BYTES_KEPT: Final = 600_000
 """Base64 makes four bytes of three."""
-_PACKED: Final = pa.scalar([{"key": HEADER, "value": CONTENT_TYPE.encode()}], _HEADERS)
+_PACKED: Final = pa.array([[{"key": HEADER, "value": CONTENT_TYPE.encode()}]], _HEADERS)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,25 +48,24 @@ class PackRule:
     partitions: int
 
 
-def output_columns(outputs: Outputs, topics: Topics, packing: PackRule | None) -> Columns:
-    """Outputs with the columns of `schemas.OUTPUT`."""
-    if packing is None:
-        return _singly(outputs, topics)
-    parts = [_singly(Outputs(letters=outputs.letters), topics)] if outputs.letters else []
+def output_columns(outputs: Outputs, topics: Topics, packing: PackRule | None) -> Iterator[Columns]:
+    """Outputs with the columns of `schemas.OUTPUT`, piece by piece."""
+    for piece in Outputs(letters=outputs.letters).pieces():
+        yield _singly(piece, topics)
     for decided in outputs.columns:
-        if isinstance(decided, DecisionRows) and len(decided) >= packing.least:
-            parts += _packed(decided, topics, packing)
+        if packing is not None and isinstance(decided, DecisionRows) and len(decided) >= packing.least:
+            yield from _packed(decided, topics, packing)
         else:
-            parts.append(_decisions_singly(decided, topics, packing))
-    joined = zip(*parts, strict=True)
-    return parts[0] if len(parts) == 1 else [pa.concat_arrays(columns) for columns in joined]
+            yield from _decisions_singly(decided, topics, packing)
 
 
-def _decisions_singly(decided: Decided, topics: Topics, packing: PackRule) -> Columns:
-    columns = _singly(Outputs(columns=[decided]), topics)
-    # As packed ones have it: the sink would count partitions that were added since the start.
-    columns[_PARTITION] = pa.array(_partitions(decided, packing.partitions), pa.int32())
-    return columns
+def _decisions_singly(decided: Decided, topics: Topics, packing: PackRule | None) -> Iterator[Columns]:
+    for piece in decided.pieces():
+        columns = _singly(Outputs(columns=[piece]), topics)
+        if packing is not None:
+            # As packed ones have it: the sink would count partitions that were added since the start.
+            columns[_PARTITION] = pa.array(_partitions(piece, packing.partitions), pa.int32())
+        yield columns
 
 
 def _singly(outputs: Outputs, topics: Topics) -> Columns:
@@ -91,17 +90,17 @@ def _packed(decided: DecisionRows, topics: Topics, packing: PackRule) -> Iterato
             continue
         # What is for one alone is much and comes rarely, and all others' readers fetch it too.
         key = str(rows[receiver][0].as_py()).encode() if receiver else b""
-        values = list(pack(decided.type, rows, RECORD_BYTES - len(key), small=bool(receiver)))
-        yield [
-            pa.repeat(pa.scalar(topics.decisions), len(values)),
-            pa.repeat(pa.scalar(key), len(values)),
-            pa.array(values, pa.binary()),
-            pa.repeat(pa.scalar(partition, pa.int32()), len(values)),
-            pa.repeat(_PACKED, len(values)),
-        ]
+        for value in pack(decided.type, rows, RECORD_BYTES - len(key), small=bool(receiver)):
+            yield [
+                pa.array([topics.decisions]),
+                pa.array([key]),
+                pa.array([value]),
+                pa.array([partition], pa.int32()),
+                _PACKED,
+            ]
     if few:
         # Of all receivers at once: written one after the other a few rows cost as much as thousands.
-        yield _decisions_singly(decided.take(np.concatenate(few)), topics, packing)
+        yield from _decisions_singly(decided.take(np.concatenate(few)), topics, packing)
 
 
 def _together(

@@ -2,14 +2,14 @@
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from typing import Final, TypeVar
+from typing import Final
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from streaming.columns.byte_strings import Integers, bytes_in
-from streaming.columns.records import chosen
+from streaming.columns.records import chosen, some_at_a_time
 from streaming.contract.events import MAX_AHEAD_MS
 from streaming.job import schemas
 from streaming.job.grouping_keys import grouping_keys_of
@@ -20,7 +20,6 @@ from streaming.laws.routing import policy_shards, routes
 from streaming.policy.timeline import PolicyTimeline
 
 Batches = Iterable[pa.RecordBatch]
-Part = TypeVar("Part")
 ROUTED_COLUMNS = pa.schema(
     [
         ("grouping_key", pa.int32()), ("origin", pa.int32()),
@@ -142,7 +141,7 @@ class _Router:
                     timeline=self.timeline, max_ahead_ms=self.max_ahead_ms,
                 )
             )  # fmt: skip
-            for some in _some(found, lambda one: len(one[1].value)):
+            for some in some_at_a_time(found, BYTES_AT_ONCE, lambda one: len(one[1].value)):
                 yield _routed(
                     records,
                     np.array([i for i, _ in some], dtype=np.int64),
@@ -168,7 +167,7 @@ class _Router:
                 for law, shards in policy_shards(value, default_ts=ts, shards=self.shards)
                 for shard in shards
             )
-            for some in _some(copies, lambda copy: copy[2]):
+            for some in some_at_a_time(copies, BYTES_AT_ONCE, lambda copy: copy[2]):
                 record, keys, _ = np.array(some, dtype=np.int64).T
                 copied = records["value"].take(pa.array(record))
                 yield _routed(records, record, keys, np.full(len(some), schemas.POLICY), copied)
@@ -189,7 +188,7 @@ class _Router:
             found = parts(
                 given, topic=topic, shards=self.shards, max_ahead_ms=self.max_ahead_ms, requests=requests
             )
-            for some in _some(found, lambda part: len(part.value)):
+            for some in some_at_a_time(found, BYTES_AT_ONCE, lambda part: len(part.value)):
                 # Of some laws, rows of several records are together; nothing is known of those.
                 lone = [not part.cut or LAWS.by_name[part.law].plain is None for part in some]
                 yield _routed(
@@ -220,22 +219,6 @@ def _routed(
         ],
         schema=ROUTED_COLUMNS,
     )
-
-
-def _some(parts: Iterable[Part], size_of: Callable[[Part], int]) -> Iterator[list[Part]]:
-    """Parts in turn, some at a time: each shard may get one of a record, and of more bytes than a column can
-    hold Arrow makes none, or one that ends the process.
-    """
-    some: list[Part] = []
-    size = 0
-    for part in parts:
-        some.append(part)
-        size += size_of(part)
-        if size >= BYTES_AT_ONCE:
-            yield some
-            some, size = [], 0
-    if some:
-        yield some
 
 
 def _stretches(batch: pa.RecordBatch, size: int) -> Iterator[pa.RecordBatch]:

@@ -4,7 +4,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from streaming.columns.packed import CONTENT_TYPE, HEADER
-from streaming.columns.sent import SENT_HEADER
+from streaming.columns.sent import SENT_HEADER, STAMP_BYTES
 from streaming.contract.events import ANONYMOUS
 from streaming.job import schemas
 from streaming.job.grouping_keys import candidate_key, grouping_keys_of
@@ -82,10 +82,15 @@ def _record_columns(origin: int, packed: int | None = None) -> tuple[Column, ...
         F.col("partition"),
         F.col("offset"),
         F.unix_millis("timestamp").alias("ts"),
-        F.get(F.filter("headers", lambda header: header["key"] == SENT_HEADER), 0)["value"].alias("sent"),
+        F.get(F.filter("headers", _says_sent), 0)["value"].alias("sent"),
         # A tombstone is no event: as empty bytes it becomes a dead letter like any other text.
         F.coalesce(F.col("value"), F.lit(b"")).alias("value"),
     )
+
+
+def _says_sent(header: Column) -> Column:
+    """Whether it is what a producer of ours writes; long ones of others may fit into no column of a batch."""
+    return (header["key"] == SENT_HEADER) & (F.length(header["value"]) == STAMP_BYTES)
 
 
 def _is_packed() -> Column:

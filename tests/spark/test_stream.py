@@ -16,12 +16,14 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.state import GroupState, GroupStateTimeout
 from spark_kit import LIVE, SHARDS, TASKS, TOPICS, write_records
 
+from streaming.columns import outputs as outputs_module
 from streaming.columns.records import Records
 from streaming.contract.decisions import DECISIONS
 from streaming.job import schemas
 from streaming.job.blobs.local import FileBlobStore
 from streaming.job.grouping_keys import grouping_keys_of
 from streaming.job.operator import decide, group_function
+from streaming.job.spark import arrow_serializer
 from streaming.job.spark.arrow_serializer import Columns, takes_columns
 from streaming.laws.law import StepContext
 from streaming.laws.mutation import table as mutation_table
@@ -119,6 +121,27 @@ def test_restarts_and_chunks_decide_as_the_law_alone(
             run(decide(records, LIVE), tmp_path / "checkpoint", collector(seen))
     finally:
         spark.conf.set("spark.sql.execution.arrow.maxRecordsPerBatch", 100_000)
+    assert seen == decided_locally(*batches)
+
+
+def test_much_of_a_group_comes_in_pieces(records: DataFrame, tmp_path: Path) -> None:
+    """A row each, and the state in a batch without rows behind them."""
+    own = group_function(LIVE)
+
+    @takes_columns
+    def in_pieces(key: Any, chunks: Iterable[Columns], state: GroupState) -> Iterator[Columns]:
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(outputs_module, "PIECE_BYTES", 1)
+            patch.setattr(arrow_serializer, "_BYTES_AT_ONCE", 1)
+            yield from own(key, chunks, state)
+
+    batches, seen = [traffic(number, count=30) for number in range(2)], dict[str, bytes]()
+    output = records.groupBy("grouping_key").applyInPandasWithState(
+        in_pieces, schemas.OUTPUT, schemas.STATE, "update", GroupStateTimeout.NoTimeout
+    )
+    for number, rows in enumerate(batches):
+        write_records(tmp_path / "in", str(number), rows)
+        run(output, tmp_path / "checkpoint", collector(seen))
     assert seen == decided_locally(*batches)
 
 

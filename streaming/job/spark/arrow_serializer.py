@@ -36,6 +36,8 @@ _STATES: Final = pa.struct(
 )  # fmt: skip
 _ROWS_AT_ONCE: Final = 20_000
 """Output rows sent at once: the JVM writes them to Kafka while the next group is decided."""
+_BYTES_AT_ONCE: Final = 64 * 2**20
+"""The same of outputs and states: Arrow's columns end at 2 GiB."""
 _stopiteration = _WORKER.fail_on_stopiteration
 _pandas_wrapped = _WORKER.wrap_grouped_map_pandas_udf_with_state
 _Called = tuple[Iterable[Columns], GroupState, pa.StructType]
@@ -102,13 +104,20 @@ class ColumnSerializer(ApplyInPandasWithStateSerializer):
     def _batches(self, called: Iterable[_Called]) -> Iterator[pa.RecordBatch]:
         chunks: list[pa.StructArray] = []
         states: list[dict[str, Any]] = []
+        size = 0
         for outputs, state, row in called:
-            chunks += [pa.StructArray.from_arrays(columns, fields=list(row)) for columns in outputs]
+            for columns in outputs:
+                chunks.append(pa.StructArray.from_arrays(columns, fields=list(row)))
+                size += chunks[-1].nbytes
+                if size >= _BYTES_AT_ONCE:
+                    yield _batch(chunks, states, row)
+                    chunks, states, size = [], [], 0
             # Only now has the function run to its end and left its state.
             states.append(self._state_row(state))
-            if sum(map(len, chunks)) >= _ROWS_AT_ONCE:
+            size += len(states[-1]["object"] or b"")
+            if size >= _BYTES_AT_ONCE or sum(map(len, chunks)) >= _ROWS_AT_ONCE:
                 yield _batch(chunks, states, row)
-                chunks, states = [], []
+                chunks, states, size = [], [], 0
         if states:
             yield _batch(chunks, states, row)
 

@@ -81,11 +81,12 @@ def _times(decided: Decided) -> Integers:
 def _differences(outputs: Outputs) -> Totals:
     """Of the subjects of decisions that say `law`."""
     found: Totals = Counter()
-    for decided in outputs.columns:
-        if isinstance(decided, DecisionRows) and _LAW in decided.rows.schema.names:
-            differs = decided.rows[_LAW].is_valid()
-            subjects = decided.column("key").filter(differs).to_pylist()
-            found.update((_DIFFERENCES, subject) for subject in subjects)
+    for columns in outputs.columns:
+        if isinstance(columns, DecisionRows) and _LAW in columns.rows.schema.names:
+            for decided in columns.pieces():
+                differs = decided.rows[_LAW].is_valid()
+                subjects = decided.column("key").filter(differs).to_pylist()
+                found.update((_DIFFERENCES, subject) for subject in subjects)
     return found
 
 

@@ -18,6 +18,7 @@ from streaming.columns.packed import CONTENT_TYPE, HEADER, is_packed, unpack
 from streaming.columns.records import Pack, Records
 from streaming.contract.topics import Topics
 from streaming.job.output_columns import NEVER, RECORD_BYTES_MAX, PackRule, limit_record_size, output_columns
+from streaming.job.schemas import OUTPUT
 from streaming.job.spark.counts import counts_of
 from streaming.laws.dispatch.table import DECISION
 from streaming.laws.name_hashes import partition_of
@@ -65,10 +66,16 @@ def records(count: int) -> Records:
     return Records(topic=["t"] * count, partition=none, offset=offsets, ts=none, value=[b"{}"] * count)
 
 
+def pieces(outputs: Outputs, packing: PackRule | None) -> list[list[dict[str, Any]]]:
+    """Rows of the sink, piece by piece."""
+    names = [field.split()[0] for field in OUTPUT.split(", ")]
+    found = output_columns(outputs, TOPICS, packing)
+    return [pa.RecordBatch.from_arrays(columns, names).to_pylist() for columns in found]
+
+
 def sent(outputs: Outputs, least: int = 4) -> list[dict[str, Any]]:
     """Rows of the sink."""
-    columns = output_columns(outputs, TOPICS, PackRule(least=least, partitions=PARTITIONS))
-    return pa.RecordBatch.from_arrays(columns, ["topic", "key", "value", "partition", "headers"]).to_pylist()
+    return [row for rows in pieces(outputs, PackRule(least=least, partitions=PARTITIONS)) for row in rows]
 
 
 def written(row: dict[str, Any]) -> list[bytes]:
@@ -126,8 +133,7 @@ def test_a_receiver_with_a_long_name_has_room_for_it_in_its_records() -> None:
     said = zip(keys, groups, strict=True)
     rows = columns_of([{"id": f"{key}@1", "ts": 1, "group": group, "broker": broker} for key, group in said])
     decided = DecisionRows(type="share", rows=rows, source=np.arange(len(keys)), keys=pa.array(keys))
-    _, names, values, *_ = output_columns(Outputs(columns=[decided]), TOPICS, PackRule(least=4, partitions=1))
-    sizes = [len(key) + len(value) for key, value in zip(names.to_pylist(), values.to_pylist(), strict=True)]
+    sizes = [len(row["key"]) + len(row["value"]) for row in sent(Outputs(columns=[decided]))]
     assert max(sizes) <= RECORD_BYTES_MAX and len(sizes) < len(keys)
 
 
@@ -178,11 +184,29 @@ def test_dead_letters_and_texts_leave_one_by_one_before_and_between() -> None:
 
 def test_without_packing_every_decision_is_json() -> None:
     outputs = Outputs(columns=[admissions(50)])
-    topic, key, value, partition, headers = output_columns(outputs, TOPICS, None)
-    assert value.to_pylist() == outputs.value
-    assert key.to_pylist() == [name.encode() for name in outputs.listed("key")]
-    assert set(topic.to_pylist()) == {TOPICS.decisions}
-    assert partition.null_count == headers.null_count == 50
+    (rows,) = pieces(outputs, None)
+    assert [row["value"] for row in rows] == outputs.value
+    assert [row["key"] for row in rows] == [name.encode() for name in outputs.listed("key")]
+    same = {"topic": TOPICS.decisions, "partition": None, "headers": None}
+    assert all(row | same == row for row in rows) and len(rows) == 50
+
+
+@pytest.mark.parametrize("packing", [None, *(PackRule(least=n, partitions=PARTITIONS) for n in (30, NEVER))])
+def test_much_leaves_in_pieces(monkeypatch: pytest.MonkeyPatch, packing: PackRule | None) -> None:
+    """3,500 useless records of 500 KB made a column of more than 2 GiB, at every restart anew."""
+    outputs = deliveries()
+    outputs.add(admissions(90, subjects=9))
+    for number in range(10):
+        outputs.add_dead_letter(b"%d" % number * 200, ts=None, source=number)
+    whole = pieces(outputs, packing)
+    monkeypatch.setattr(outputs_module, "PIECE_BYTES", 600)
+    parts = pieces(outputs, packing)
+    assert [row for part in parts for row in part] == [row for part in whole for row in part]
+    assert len(parts) > len(whole) + 20
+    assert all(len(part) == 1 or sum(len(row["value"]) for row in part) < 4_000 for part in parts)
+    replayed = [pa.table(piece.replayed(records(90))) for piece in outputs.pieces()]
+    assert pa.concat_tables(replayed).to_pylist() == pa.table(outputs.replayed(records(90))).to_pylist()
+    assert len(replayed) > 20
 
 
 @pytest.mark.parametrize("size", [100, RECORD_BYTES_MAX // 6, RECORD_BYTES_MAX])
