@@ -327,7 +327,7 @@ def portions(records: Records) -> Iterator[Records]:
     sizes = np.append(sizes, [decoded_bytes(pack.rows) for pack in packs])
     alone = len(records.value)
     first = np.append(np.arange(alone), [pack.first for pack in packs]).astype(np.int64)
-    keys = [records.times(), *records.arrivals()]
+    keys: list[NDArray[Any]] = [records.times(), *records.arrivals()]
     if records.broadcast is not None:
         keys.insert(0, ~np.asarray(records.broadcast, dtype=np.bool_))
     order = np.lexsort([key[first] for key in reversed(keys)])
@@ -345,7 +345,7 @@ def _portion(records: Records, alone: Flags, packs: Sequence[Pack]) -> Records:
     rows = [np.arange(pack.first, pack.first + len(pack)) for pack in packs]
     which = np.concatenate([np.flatnonzero(alone), *rows])
     firsts = np.count_nonzero(alone) + np.cumsum([0, *map(len, packs)])
-    columns = {
+    columns: dict[str, Any] = {
         name: None if column is None else np.asarray(column)[which]
         for name in ("partition", "offset", "ts", "broadcast")
         for column in [getattr(records, name)]
