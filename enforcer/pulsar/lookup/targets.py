@@ -60,7 +60,8 @@ class Targets:
         found = parse_target(url.partition("://")[2]) if spoken else None
         if found is not None:
             self._known[found] = None
-            self._through = through
+            # A Pulsar that stands alone says so of itself.
+            self._through = through and found not in self._bootstrap
         return found
 
     def through(self, target: Address) -> bool:
