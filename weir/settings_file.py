@@ -8,7 +8,8 @@ from enforcer.http.settings import HttpSettings
 from enforcer.pulsar.settings import PulsarSettings
 from streaming.collect.settings import BacklogSettings, PulsarCollectSettings
 from streaming.job.spark.settings import JobSettings
-from streaming.policy.settings import render_section
+from streaming.policy.settings import SECTIONS as NAMES
+from streaming.policy.settings import Settings, render_section
 from weir.settings import CollectSettings, KafkaSettings, LocalSettings
 
 HEADER = """\
@@ -16,18 +17,12 @@ HEADER = """\
 # Each command takes such a file with --settings FILE; options on the command line win over it.
 # Made by `python -m weir.settings_file`; a test holds it equal to the code.
 """
-SECTIONS = (
-    ("kafka", KafkaSettings),
-    ("job", JobSettings),
-    ("proxy", ProxySettings),
-    ("pulsar", PulsarSettings),
-    ("admin", AdminSettings),
-    ("http", HttpSettings),
-    ("collect", CollectSettings),
-    ("backlog", BacklogSettings),
-    ("collect_pulsar", PulsarCollectSettings),
-    ("local", LocalSettings),
-)
+_READ_AS: tuple[type[Settings], ...] = (
+    KafkaSettings, JobSettings, ProxySettings, PulsarSettings, AdminSettings, HttpSettings, CollectSettings,
+    BacklogSettings, PulsarCollectSettings, LocalSettings,
+)  # fmt: skip
+SECTIONS = tuple(zip(NAMES, _READ_AS, strict=True))
+"""Each with what it is read as."""
 
 
 def render() -> str:

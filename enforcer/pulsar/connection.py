@@ -273,12 +273,12 @@ class Connection(asyncio.Protocol):
         self._to_client.send(error(CONNECTION, code, message))
         self.end(why)
 
-    def dial(self, target: Address) -> None:
-        """Connect to a broker."""
+    def dial(self, target: Address, by: Address) -> None:
+        """Connect to a broker, by this address."""
         self.broker = self.address = target
         self._up.stop(_DIAL)
         self._dialing = True
-        self._upstream.dial(target)
+        self._upstream.dial(by)
 
     def opened(self, said: Any, user: str) -> None:
         """The broker has let the client in: its CONNECTED, and the user."""

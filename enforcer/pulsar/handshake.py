@@ -104,11 +104,12 @@ class Handshake:
         self._method = body.auth_method_name
         self._see(body.auth_data)
         self._original = body.original_principal
-        if body.HasField("proxy_to_broker_url"):
+        through = asked != "" and self._context.targets.through(target)
+        if body.HasField("proxy_to_broker_url") and not through:
             body.ClearField("proxy_to_broker_url")
             frame = rewritten(frame, body)
         self._owner.connect = frame
-        self._owner.dial(target)
+        self._owner.dial(target, self._context.bootstrap() if through else target)
 
     def _see(self, data: bytes) -> None:
         pulsar = self._context.pulsar

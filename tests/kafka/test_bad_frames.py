@@ -116,7 +116,7 @@ def test_a_client_that_vanishes_frees_everything(
 def test_held_requests_are_bounded(
     cluster: Cluster, proxy_with: Callable[..., ProxyThread], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Behind a request that waits, reading stops at held_frames_max; all are answered in the end."""
+    """Behind a request that waits, reading stops at HELD_FRAMES_MAX; all are answered in the end."""
     monkeypatch.setattr(bounds, "HELD_FRAMES_MAX", 10)
     proxy = proxy_with(decide="strict", decision_timeout_ms=1_500)
     name = fresh("held")

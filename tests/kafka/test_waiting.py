@@ -106,7 +106,7 @@ def test_a_policy_change_ends_the_wait(cluster: Cluster, proxy: ProxyThread, wir
 def test_a_long_mute_lets_one_request_through(
     cluster: Cluster, proxy_with: Callable[..., ProxyThread], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """After each mute_split_ms one request is read: strict is refused, permissive charged, others pass."""
+    """After each MUTE_SPLIT_MS one request is read: strict is refused, permissive charged, others pass."""
     monkeypatch.setattr(bounds, "MUTE_SPLIT_MS", 600)
     proxy = proxy_with()
     name = fresh("split")

@@ -90,9 +90,9 @@ def find(source: Source, name: str | None, wanted: str | None, at: int) -> Expla
         named = _named(source.events, at - _LATE_MS, at + _LATE_MS, decision.name)
         found.event = next((told for told in named if told.fields.get("type") == asked), None)
     subject = wanted or subject_of(found.said)
-    found.before = _before(source, found.said, subject, at)
+    found.before, answered = _before(source, found.said, subject, at)
     _find_policy(source, found, at)
-    found.events = _events(source, found, at)
+    found.events = _events(source, found, at, answered)
     found.balances = _balances(found)
     return found
 
@@ -138,16 +138,21 @@ def _named(read: Any, from_ms: int, to_ms: int, name: str) -> Iterator[Told]:
             yield told
 
 
-def _before(source: Source, said: dict[str, Any], subject: str, at: int) -> dict[str, Any] | None:
+def _before(
+    source: Source, said: dict[str, Any], subject: str, at: int
+) -> tuple[dict[str, Any] | None, set[str]]:
+    """The newest decision of a subject before one, and the ids of all that are nearby."""
     found: Told | None = None
+    names = set[str]()
     for told in source.decisions(max(0, at - _BEFORE_MS), at + _LATE_MS, _text(_part(said, subject))):
         fields = told.fields
         if fields.get("type") != said["type"] or told.name == said.get("id") or told.at > at:
             continue
-        same = fields.get("broker") == said.get("broker") and subject_of(fields) == subject
-        if same and (found is None or told.at >= found.at):
-            found = told
-    return None if found is None else found.fields
+        if fields.get("broker") == said.get("broker") and subject_of(fields) == subject:
+            names.add(told.name)
+            if found is None or told.at >= found.at:
+                found = told
+    return None if found is None else found.fields, names
 
 
 def _find_policy(source: Source, found: Explanation, at: int) -> None:
@@ -186,19 +191,24 @@ def _located(said: dict[str, Any], policies: PolicySet) -> tuple[Entity, int] | 
     return view.table.names[0], int(view.table.columns["measure"][0])
 
 
-def _events(source: Source, found: Explanation, at: int) -> list[Told]:
+def _events(source: Source, found: Explanation, at: int, answered: set[str]) -> list[Told]:
     said = found.said
     kind = str(said.get("type"))
     name = _part(said, subject_of(said))
+    holding = _text(name)
+    if kind == "admission":
+        # An event need name no subject, but whoever asks.
+        first = name.partition(",")[0].partition("=")[2]
+        holding = b"" if "%" in first else _text(first)
     newest: list[Told] = []
     begin = max(0, at - _BACK_MS.get(kind, 0))
-    for told in source.events(begin, at + _LATE_MS, _text(name)) if name else ():
-        if told.at <= at and _led_to(said, told.fields):
+    for told in source.events(begin, at + _LATE_MS, holding) if name else ():
+        if told.at <= at and _led_to(said, told, answered):
             newest.append(told)
             if len(newest) > 4 * EVENTS_MAX:
                 newest = _newest(newest)
     if found.event is not None and found.event not in newest:
-        # Whoever is no proxy names no subject.
+        # Its own decision is not among those before it.
         newest.append(found.event)
     return _newest(newest)
 
@@ -207,9 +217,12 @@ def _newest(events: list[Told]) -> list[Told]:
     return sorted(events, key=lambda told: told.at)[-EVENTS_MAX:]
 
 
-def _led_to(said: Mapping[str, Any], event: Mapping[str, Any]) -> bool:
-    """Whether an event is of those that a decision goes by."""
+def _led_to(said: Mapping[str, Any], told: Told, answered: set[str]) -> bool:
+    """Whether an event is of those that a decision goes by; `answered`: ids of decisions of its subject."""
+    event = told.fields
     kind, of = said.get("type"), event.get("type")
+    if kind == "admission" and of == "request" and event.get("subject") is None:
+        return told.name in answered
     if kind == "share":
         usage = event.get("usage")
         return of == "group_usage" and isinstance(usage, dict) and said.get("group") in usage

@@ -14,7 +14,7 @@ def java() -> str:
     home = os.environ.get("JAVA_HOME")
     found = shutil.which("java", path=str(Path(home) / "bin") if home else None) or shutil.which("java")
     if not found:
-        raise WeirError("java was not found; install a JDK 17 or later, or set JAVA_HOME")
+        raise WeirError("java was not found; install a JDK 17 to 23, or set JAVA_HOME")
     return found
 
 

@@ -49,6 +49,8 @@ _IDLE_S: Final = 5.0
 REDIRECTS_MAX: Final = 5
 """How often one request may be sent on: brokers send it to the owner at once, and a circle ends."""
 _SENT_ON: Final = frozenset((307, 308))
+_STATUS_END: Final = 600
+"""Nothing from here on is a status that our server can pass on (RFC 9110, 15)."""
 _OF_ONE_HOST: Final = frozenset((b"cookie",))
 
 
@@ -218,6 +220,9 @@ class Upstream:
                 if request.method not in _SAFE or request.content != b"":
                     raise
                 response = await self._once(address, request)
+            if response.status_code >= _STATUS_END:
+                await response.aclose()
+                raise httpx2.RemoteProtocolError("no status of HTTP")
         except httpx2.HTTPError as error:
             raise _failed(error, self._metrics) from error
         self._metrics.upstream_seconds.observe(time.monotonic() - began)

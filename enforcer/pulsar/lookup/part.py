@@ -256,7 +256,7 @@ class Lookups:
         return str(body.brokerServiceUrlTls if self._context.targets.secure else body.brokerServiceUrl)
 
     def _learn(self, body: Any) -> Address | None:
-        return self._context.targets.learn(self._url(body))
+        return self._context.targets.learn(self._url(body), through=body.proxy_through_service_url)
 
     @property
     def _no_address(self) -> str:

@@ -41,20 +41,32 @@ class Targets:
         bare = (re.sub(r"[\[\]]", "", pattern.lower()) for pattern in patterns)
         self._patterns = [re.compile(_expression(pattern)) for pattern in bare]
         self._known: LRUCache[Address, None] = LRUCache(known_max)
+        self._through = False
 
     def __len__(self) -> int:
         return len(self._known)
 
-    def learn(self, url: str) -> Address | None:
+    def learn(self, url: str, *, through: bool = False) -> Address | None:
         """A broker has named another one, pulsar://HOST:PORT, or pulsar+ssl:// where we speak TLS to them.
+
+        Args:
+            url: how to get there.
+            through: by way of who has named it, a proxy of Pulsar's, which knows whether by TLS.
 
         Returns:
             The broker; None if that is no such address.
         """
-        found = parse_target(url.removeprefix(self._scheme)) if url.startswith(self._scheme) else None
+        spoken = url.startswith((PLAIN, SECURE) if through else self._scheme)
+        found = parse_target(url.partition("://")[2]) if spoken else None
         if found is not None:
             self._known[found] = None
+            # A Pulsar that stands alone says so of itself.
+            self._through = through and found not in self._bootstrap
         return found
+
+    def through(self, target: Address) -> bool:
+        """Whether it is reached by way of those of --pulsar, as the newest answer said."""
+        return self._through and target not in self._bootstrap
 
     def allows(self, target: Address) -> bool:
         """Whether a client may be connected to it."""

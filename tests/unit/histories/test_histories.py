@@ -18,6 +18,8 @@ from simulated_histories import SIDE_BY_SIDE, alone, broken, company, failing, r
 from simulated_job import Job
 from simulated_town import Town
 
+from enforcer.core.bounds import OPEN_QUESTIONS_MAX
+
 COUNT, MANY = 125, 10_000
 ROOT = Path(__file__).resolve().parents[3]
 DIGEST = "from test_histories import digest; print(digest())"
@@ -85,6 +87,16 @@ def test_who_stands_still_sees_no_client_leave() -> None:
     town.job.run()
     found = [(entry["what"], entry["at"]) for entry in town.entries if entry.get("n") == 0]
     assert found == [("asked", 4_990), ("done", 9_000), ("told", 9_005)]
+
+
+def test_who_stands_still_reads_late() -> None:
+    """All the time of a request that came meanwhile begins then: the last four wait for their turn."""
+    count = OPEN_QUESTIONS_MAX + 4
+    names = [f"t{n}" for n in range(count)]
+    town = still(*(Wish(5_100, 0.0, "h0", True, False, (name,), (1,), frozenset(), None) for name in names))
+    town.job.run()
+    outcomes = [entry["outcome"] for entry in town.entries if entry["what"] == "told"]
+    assert len(outcomes) > count and set(outcomes) == {"allow", "reject"}
 
 
 def test_a_seed_says_all() -> None:

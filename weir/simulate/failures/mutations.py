@@ -105,23 +105,25 @@ class Asking:
         self, traffic: Mutations, proxy: Proxy, coordinator: QuotaCoordinator, asked: Asked
     ) -> None:
         self._traffic, self.proxy, self.coordinator, self.asked = traffic, proxy, coordinator, asked
-        self._until = proxy.world.now + coordinator.settings.decision_timeout_ms
+        self._until: float | None = None
         self.quota: MutationQuota | None = None
         self.admission: Admission | None = None
         self.items = dict(zip(asked.names, map(int, asked.mutations), strict=True))
 
     def go(self) -> None:
         """Come to the proxy, or have its turn."""
-        asked, coordinator = self.asked, self.coordinator
+        asked, coordinator, now = self.asked, self.coordinator, self.proxy.world.now
+        if self._until is None:
+            # It is read now; while its proxy stood still nobody counted.
+            self._until = now + coordinator.settings.decision_timeout_ms
         self.quota = quota = coordinator.quota(asked.user, asked.client_id)
         verdict = coordinator.judge(quota, strict=asked.strict, dry_run=asked.validate_only)
         if verdict.action is Action.HOLD:
             # It may end sooner: by a refund, or another quota.
             self.proxy.after(min(verdict.wait_ms, _HOLD_MS), self.go)
             return
-        in_time = self.proxy.world.now < self._until
         lines_up = quota is not None and coordinator.must_line_up(quota, verdict, strict=asked.strict)
-        if lines_up and (in_time or not asked.strict):
+        if lines_up and (now < self._until or not asked.strict):
             self.proxy.after(_LINE_MS, self.go)
             return
         request = Request(

@@ -255,6 +255,14 @@ async def test_answers_are_filled_in(monkeypatch: pytest.MonkeyPatch) -> None:
     assert (await front.ask("GET", "/x/a%2Fb/stats")).status == 502
 
 
+async def test_a_status_that_is_none_is_no_answer(front: Front) -> None:
+    """Our own server cannot say it: the client's connection ended without a word."""
+    for status, told in ((599, 599), (600, 502), (999, 502)):
+        front.pulsar.answers["POST /any"] = lambda _seen, status=status: reply(status, b"x")
+        assert (await front.ask("POST", "/any")).status == told
+    assert front.count("weir_http_upstream_failures_total", reason="ended") == 2
+
+
 async def test_a_base_path_of_the_upstream_is_kept() -> None:
     """For an API below a path of its own."""
     front = Front(upstream="http://pulsar:8080/base/")

@@ -56,7 +56,7 @@ def test_an_address_without_room_is_not_passed_on(rig: Rig) -> None:
 
 
 def test_unanswered_requests_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    """At inflight_max reading stops; an answer lets it go on."""
+    """At INFLIGHT_MAX reading stops; an answer lets it go on."""
     monkeypatch.setattr(bounds, "INFLIGHT_MAX", 3)
     rig = Rig()
     rig.connection.data_received(b"".join(opaque(number) for number in range(5)))
@@ -68,7 +68,7 @@ def test_unanswered_requests_are_bounded(monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 def test_requests_kept_are_bounded_in_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
-    """While the broker is not connected yet, reading stops at held_bytes_max."""
+    """While the broker is not connected yet, reading stops at HELD_BYTES_MAX."""
     monkeypatch.setattr(bounds, "HELD_BYTES_MAX", 1_000)
     rig = Rig()
     rig.upstream.writable = False

@@ -223,7 +223,7 @@ def test_who_listens_is_found_out_by_asking(rig: Rig, listens: bool) -> None:
 
 
 def test_what_waits_too_long_is_dropped_and_counted() -> None:
-    """At departed_max_ms the departed lose what still waits, and nothing is left of them."""
+    """At DEPARTED_MAX_MS the departed lose what still waits, and nothing is left of them."""
     for ended in ("lost", "half", "behind"):
         rig = Rig()
         rig.upstream.writable = False

@@ -31,6 +31,19 @@ def test_a_login_passes(rig: PulsarRig) -> None:
     assert rig.metrics.traffic.frames_in == 4
 
 
+def test_behind_a_proxy_of_pulsars_the_broker_stays_named(rig: PulsarRig) -> None:
+    """Brokers may be reached through it alone; one of --pulsar is that itself."""
+    assert rig.targets.learn("pulsar+ssl://b-2:6651", through=True) == ("b-2", 6651)
+    rig.knock(proxy_to_broker_url="b-2:6651")
+    assert rig.upstream.target == BROKER and rig.broker.data == connect(proxy_to_broker_url="b-2:6651")
+    # Limits of dispatch are each broker's, by whatever way.
+    assert rig.connection.broker == ("b-2", 6651) and not rig.targets.through(BROKER)
+    for url, through in (("pulsar://b-3:6650", False), ("pulsar://broker-1:6650", True)):
+        rig.targets.learn("pulsar://b-2:6650", through=True)
+        rig.targets.learn(url, through=through)
+        assert not rig.targets.through(("b-3", 6650))
+
+
 def test_a_connect_that_names_nobody_is_not_touched(rig: PulsarRig) -> None:
     """It goes to the broker of --pulsar, byte for byte."""
     rig.knock()

@@ -234,18 +234,20 @@ def test_an_event_that_was_applied_later_is_found(
 
 def test_what_the_log_does_not_say_is_not_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Requests of an import name no subject, and policies stand in a file: it told that nothing limits, that
-    no event led to it, and a balance below 0.
+    no event led to it, nor those before it, and a balance below 0.
     """
     events = [request(f"s-{n}", T + n, 300, "sam") for n in range(2)]
+    events.append(request("a-1", T, 1, "alice", client_id="sam"))
     for event in events:
         del event["subject"]
+    events.append(sample("s-0", 0, 14))
     quota = {"entity": {"user": "sam"}, **ENTRIES["quotas[user=sam]"]}
     policies = policies_of(tmp_path, "p.yaml", quotas=[quota])
     decided = replay_local(policies, [log_of(tmp_path, events)[3]]).decisions
     files = log_of(tmp_path, events, *(line + b"\n" for line in decided))
     found = explained(capsys, files, "--id", "s-1")
     assert (found["before"], found["after"]) == (None, {"rate": 6.0})
-    assert [event["id"] for event in found["events"]] == ["s-1"]
+    assert [event["id"] for event in found["events"]] == ["s-0", "s-1"]
     assert main(["explain", "--id", "s-1", *files]) == 0
     assert "Policy: none in the log limits it at version 1." in capsys.readouterr().out
 

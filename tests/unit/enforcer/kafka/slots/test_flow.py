@@ -188,7 +188,7 @@ def test_all_else_that_waited_too_long_ends_its_connection() -> None:
 
 
 def test_who_finds_the_line_full_fails_at_once() -> None:
-    """`inflight_queue_max` connections wait, and no more."""
+    """`INFLIGHT_QUEUE_MAX` connections wait, and no more."""
     two = Two(limit=1, queue_max=0, a=opaque(1))
     frame, _ = produce(9, {"t1": [batch(1)]})
     two.b.connection.data_received(framed(frame) * 3)

@@ -75,7 +75,7 @@ def test_one_who_was_admitted_and_sends_nothing_keeps_nobody_waiting() -> None:
 
 
 def test_the_line_has_an_end() -> None:
-    """`inflight_queue_max` waiters, and no more."""
+    """`INFLIGHT_QUEUE_MAX` waiters, and no more."""
     limiter = limiter_at(Times(), 1, queue_max=2)
     limiter.begin("produce")
     waiters = [Waiter() for _ in range(3)]

@@ -78,7 +78,7 @@ def test_tracked_nobody_waits_and_the_limit_is_learned_on() -> None:
 
 
 def test_samples_leave_at_each_look_and_deadlines_count(monkeypatch: pytest.MonkeyPatch) -> None:
-    """At most samples_max a second: here 2 in each linger time; the others are counted."""
+    """At most SAMPLES_MAX a second: here 2 in each linger time; the others are counted."""
     times, told = Times(), list[Mapping[str, list[Sample]]]()
     monkeypatch.setattr("enforcer.laws.concurrency.partitions.SAMPLES_MAX", 20)
     monkeypatch.setattr("enforcer.laws.concurrency.partitions.SAMPLE_LINGER_MS", 100)
@@ -171,7 +171,7 @@ def test_policies_that_change_are_followed() -> None:
 
 
 def test_a_limit_that_was_read_before_its_partition_was_used(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As at the start of a proxy; of the last `brokers_max` partitions, and for its life time."""
+    """As at the start of a proxy; of the last BROKERS_MAX partitions, and for its life time."""
     times = Times()
     monkeypatch.setattr(bounds, "BROKERS_MAX", 2)
     partitions = partitions_at(times, {"*": AIMD})

@@ -343,7 +343,7 @@ def test_one_share_for_all_brokers() -> None:
     """Alone the whole limit, later the share; what was too much is waited off, by whatever broker."""
     desk = alone()
     assert desk.dispatch.active and desk.dispatch.limits(*PLACE)
-    # Half a second of 100 a second is kept (share_burst_ms).
+    # Half a second of 100 a second is kept (SHARE_BURST_S).
     assert desk.left() == Left(50, inf, 0, "", "")
     desk.deliver(60, broker="broker-0")
     desk.deliver(10, broker="broker-1")

@@ -47,6 +47,20 @@ def test_connect_leads_through_the_proxy() -> None:
     assert rig.targets.allows(("b-2", 6650)) and rig.metric("pulsar_lookups_total", outcome="connect") == 1
 
 
+def test_connect_of_a_proxy_of_pulsars_leads_through_both() -> None:
+    """It names the broker as it reaches it, by TLS or not."""
+    rig = asking()
+    rig.down(
+        answer(
+            LookupType.CONNECT, "pulsar+ssl://b-2:6651", brokerServiceUrlTls="pulsar+ssl://b-2:6651",
+            proxy_through_service_url=True,
+        )
+    )  # fmt: skip
+    body = parse(rig.client.data)
+    assert body.proxy_through_service_url and body.brokerServiceUrl == "pulsar://b-2:6651"
+    assert rig.targets.allows(("b-2", 6651)) and rig.targets.through(("b-2", 6651))
+
+
 def test_a_failure_passes() -> None:
     """The broker's own words."""
     rig = asking()
@@ -205,7 +219,7 @@ async def test_redirects_that_lead_nowhere(monkeypatch: pytest.MonkeyPatch) -> N
         assert len(circle.asked) == 5
         rig = asking()
         # A name that cannot be asked for.
-        rig.targets.learn = lambda _url: ("x" * 64, 6650)  # type: ignore[method-assign]
+        rig.targets.learn = lambda _url, through: ("x" * 64, 6650)  # type: ignore[method-assign]
         rig.down(answer(LookupType.REDIRECT, "pulsar://x:6650"))
         assert (await told(rig)).response == LookupType.FAILED
         rig.connection.end("tests")
