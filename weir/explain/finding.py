@@ -227,8 +227,8 @@ def _led_to(said: Mapping[str, Any], told: Told, answered: set[str]) -> bool:
         usage = event.get("usage")
         return of == "group_usage" and isinstance(usage, dict) and said.get("group") in usage
     asked, names = _ASKED.get(str(kind), _ASKED["backlog"])
-    answered = of == asked or (kind == "admission" and of == "refund")
-    return answered and all(event.get(name) == said.get(name) for name in names)
+    told_so = of == asked or (kind == "admission" and of == "refund")
+    return told_so and all(event.get(name) == said.get(name) for name in names)
 
 
 def _balances(found: Explanation) -> tuple[Any, Any]:
