@@ -194,7 +194,8 @@ class Outputs:
     def replayed(self, records: Records) -> dict[str, pa.Array]:
         """What a replay of these records writes, with file and line of the one that each answers."""
         source = self.column("source").to_numpy()
-        file, line, _ = (column[source] for column in records.arrivals())
+        first = records.partition if records.file is None else records.file
+        file, line = (np.asarray(column)[source] for column in (first, records.offset))
         return {
             "dead": pc.equal(self.column("sink"), DEADLETTER),
             **{name: self.column(name) for name in ("value", "ts", "type", "id")},

@@ -2,7 +2,7 @@
 
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any, Final, TypeVar
 
 import numpy as np
@@ -22,9 +22,6 @@ _PLACE: Final = 4
 """Columns at the end of a part of packed records, see `unpacked`."""
 _TOGETHER_BYTES: Final = 16 * 2**20
 """Of packs that are put together at most: it bounds what is copied at once."""
-PORTION_BYTES: Final = 2**30
-"""Of records that a step takes, dictionaries written out: beyond 2 GiB of one column Arrow raises, or gives
-one whose offsets have overflowed."""
 Flags = NDArray[np.bool_]
 Part = TypeVar("Part")
 
@@ -225,9 +222,7 @@ def unpacked(
     found: list[tuple[int, Pack]] = []
     places: dict[int, list[Integers]] = {}
     reasons: dict[int, str] = {}
-    which = np.flatnonzero(packed)
-    # Neighbours are put together: the same ones if the batch is run again, in whatever order it comes then.
-    for i in which[np.lexsort((offset[which], partition[which]))].tolist():
+    for i in np.flatnonzero(packed).tolist():
         if cut is not None and cut[i]:
             type, rows = opened(value[i].as_buffer())
             *places[i], number = (column.to_numpy() for column in rows.columns[-_PLACE:])
@@ -314,51 +309,6 @@ def some_at_a_time(parts: Iterable[Part], most: int, size_of: Callable[[Part], i
             some, size = [], 0
     if some:
         yield some
-
-
-def portions(records: Records) -> Iterator[Records]:
-    """Records from Kafka as they are, or where they are too many for one step in some of them: first what is
-    for all shards, then by the time of their records; whatever order they come in, each has the same ones.
-    """
-    sizes, packs = records.sizes(), records.packs
-    if int(sizes.sum()) + len(packs) * DECODED_BYTES <= PORTION_BYTES:
-        yield records
-        return
-    sizes = np.append(sizes, [decoded_bytes(pack.rows) for pack in packs])
-    alone = len(records.value)
-    first = np.append(np.arange(alone), [pack.first for pack in packs]).astype(np.int64)
-    keys: list[NDArray[Any]] = [records.times(), *records.arrivals()]
-    if records.broadcast is not None:
-        keys.insert(0, ~np.asarray(records.broadcast, dtype=np.bool_))
-    order = np.lexsort([key[first] for key in reversed(keys)])
-    number = np.empty_like(order)
-    number[order] = np.maximum(np.cumsum(sizes[order]) - 1, 0) // PORTION_BYTES
-    for place, portion in enumerate(np.unique(number).tolist()):
-        own = number == portion
-        some = _portion(records, own[:alone], [packs[at] for at in np.flatnonzero(own[alone:])])
-        yield replace(some, copies=0) if place else some
-
-
-def _portion(records: Records, alone: Flags, packs: Sequence[Pack]) -> Records:
-    """Some of the records that are not packed, and some packs."""
-    assert isinstance(records.topic, NameColumn) and isinstance(records.value, pa.ChunkedArray)
-    rows = [np.arange(pack.first, pack.first + len(pack)) for pack in packs]
-    which = np.concatenate([np.flatnonzero(alone), *rows])
-    firsts = np.count_nonzero(alone) + np.cumsum([0, *map(len, packs)])
-    columns: dict[str, Any] = {
-        name: None if column is None else np.asarray(column)[which]
-        for name in ("partition", "offset", "ts", "broadcast")
-        for column in [getattr(records, name)]
-    }
-    unusable = {int(np.count_nonzero(alone[:i])): why for i, why in records.unusable.items() if alone[i]}
-    return replace(
-        records, topic=records.topic.take(which), value=records.value.filter(pa.array(alone)),
-        packs=[
-            Pack(first, pack.type, pack.rows, pack.number)
-            for pack, first in zip(packs, firsts.tolist(), strict=False)
-        ],
-        unusable=unusable, **columns,
-    )  # fmt: skip
 
 
 def chosen(rows: pa.RecordBatch | pa.Table, wanted: pa.Array | pa.ChunkedArray) -> Any:

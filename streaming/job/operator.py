@@ -15,7 +15,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql.streaming.state import GroupState, GroupStateTimeout
 
 from streaming.columns.json_columns import columns_of
-from streaming.columns.records import NameColumn, Records, portions, unpacked
+from streaming.columns.records import NameColumn, Records, unpacked
 from streaming.columns.sent import SentBefore
 from streaming.contract.errors import StateError
 from streaming.contract.events import MAX_AHEAD_MS
@@ -86,37 +86,33 @@ def group_function(given: Input) -> GroupFunction:
         number, law, shard = law_of_key(key[0], given.shards, given.tasks)
         candidate = None if number is None else given.candidates[number]
         body = body_of(state)
-        gathered = gather(chunks, given, body)
+        records = gather(chunks, given, body)
         # The batch's time is in Spark's offset log, so a batch that is run again after a crash has the same.
         processed_ts = None if replay else int(state.getCurrentProcessingTimeMs())
-        # A replay's step is its end, too.
-        for records in (gathered,) if replay else portions(gathered):
-            blobs = None if given.blob_stores is None or candidate else given.blob_stores.of(law, shard)
-            context = replace(given.context, processed_ts=processed_ts, blobs=blobs)
-            context = context.tried(candidate) if candidate else context
-            body, outputs = step(law, shard, body, records, context)
-            state.update((STATE_VERSION, body))
-            if candidate:
-                outputs = outputs.tried(candidate.name)
-            if not replay:
-                # Before anything is counted: what is too large becomes a dead letter here.
-                limit_record_size(outputs, records)
-            if given.counts is not None and candidate:
-                given.counts.add(tried_counts(candidate.name, law, outputs))
-            elif given.counts is not None:
-                traffic = blobs.traffic if isinstance(blobs, RemoteBlobStore) else None
-                now_ms = state.getCurrentProcessingTimeMs()
-                given.counts.add(counts_of(law, records, outputs, now_ms, traffic))
-            for piece in outputs.pieces() if replay else ():
-                yield [
-                    column.cast(pa.binary()) if name == "value" else column
-                    for name, column in piece.replayed(records).items()
-                ]
-            if not replay:
-                # What is tried leaves one by one: whoever goes by decisions sees at once whose it is.
-                yield from output_columns(outputs, given.topics, None if candidate else given.packing)
-        if is_unusual(gathered):
-            del gathered, records, outputs
+        blobs = None if given.blob_stores is None or candidate else given.blob_stores.of(law, shard)
+        context = replace(given.context, processed_ts=processed_ts, blobs=blobs)
+        body, outputs = step(law, shard, body, records, context.tried(candidate) if candidate else context)
+        state.update((STATE_VERSION, body))
+        if candidate:
+            outputs = outputs.tried(candidate.name)
+        if not replay:
+            # Before anything is counted: what is too large becomes a dead letter here.
+            limit_record_size(outputs, records)
+        if given.counts is not None and candidate:
+            given.counts.add(tried_counts(candidate.name, law, outputs))
+        elif given.counts is not None:
+            traffic = blobs.traffic if isinstance(blobs, RemoteBlobStore) else None
+            given.counts.add(counts_of(law, records, outputs, state.getCurrentProcessingTimeMs(), traffic))
+        for piece in outputs.pieces() if replay else ():
+            yield [
+                column.cast(pa.binary()) if name == "value" else column
+                for name, column in piece.replayed(records).items()
+            ]
+        if not replay:
+            # What is tried each in a record of its own: whoever goes by decisions sees at once whose it is.
+            yield from output_columns(outputs, given.topics, None if candidate else given.packing)
+        if is_unusual(records):
+            del records, outputs
             give_back()
 
     return takes_columns(run)

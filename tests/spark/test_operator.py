@@ -11,7 +11,6 @@ from law_kit import T0, policy, quota, request
 from pyspark.sql.streaming.state import GroupState
 from spark_kit import LIVE, SHARDS, TASKS, TOPICS, group_state, output_rows, record_columns
 
-from streaming.columns import records as records_module
 from streaming.columns.sent import stamps
 from streaming.job import schemas
 from streaming.job.grouping_keys import grouping_keys_of
@@ -61,20 +60,6 @@ def test_batches_carry_the_state_on() -> None:
     parts = [run([record_columns(part)], state) for part in ([LIMIT, *EVENTS[:4]], EVENTS[4:])]
     assert parts[0] + parts[1] == whole
     assert state.get[0] == STATE_VERSION
-
-
-def test_a_batch_too_large_for_one_step_is_decided_in_several(monkeypatch: pytest.MonkeyPatch) -> None:
-    """In turn, and counted as one."""
-    broken = schemas.EVENT, 950, {"type": "unheard-of", "ts": T0}
-    found = []
-    for most, steps in (2**30, 1), (1, 10):
-        monkeypatch.setattr(records_module, "PORTION_BYTES", most)
-        tallies: list[BatchCounts] = []
-        given, state = replace(LIVE, counts=cast(Any, SimpleNamespace(add=tallies.append))), group_state()
-        rows = run([record_columns([*EVENTS[::-1], broken, LIMIT])], state, given)
-        assert len(tallies) == steps
-        found.append((sorted(map(str, rows)), sum((one.totals for one in tallies), Counter[Any]())))
-    assert found[0] == found[1] and len(found[0][0]) == 9
 
 
 def test_what_was_sent_again_is_left_out_and_counted() -> None:

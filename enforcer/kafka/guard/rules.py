@@ -170,7 +170,7 @@ SHOWN: Final[Mapping[int, str]] = MappingProxyType(
         69: f"{_MEMBERS}.Assignment.TopicPartitions.TopicName,TopicId {_MEMBERS}.SubscribedTopicNames.Text"
             f" {_MEMBERS}.TargetAssignment.TopicPartitions.TopicName,TopicId",
         74: "ConfigResources.ResourceName",
-        75: "Topics.Name",
+        75: "Topics.Name,TopicId",
         76: "Assignment.TopicPartitions.TopicId",
         77: f"{_MEMBERS}.Assignment.TopicPartitions.TopicName,TopicId {_MEMBERS}.SubscribedTopicNames.Text",
         88: f"{_ENDPOINTS}.ActivePartitions.Topic {_ENDPOINTS}.StandbyPartitions.Topic",

@@ -218,7 +218,10 @@ class ConnectionMeter:
         if self._unnamed or (debt is not None and passed):
             self._metrics.traffic.emptied += 1
             told_ms = 0 if self._unnamed or debt is None else self._told_ms(debt)
-            return cut(emptied(response, version)), told_ms
+            nothing = emptied(response, version)
+            # What others waited for is given back; that it is left out is not said where nothing is.
+            cut(nothing)
+            return nothing, told_ms
         left = cut(bytes(response))
         if left is not response:
             response = left

@@ -1,17 +1,10 @@
 """Rows of packed records among the records of a shard: the same ones, in however few packs they are kept."""
 
-from dataclasses import replace
-from itertools import pairwise
-from typing import Any
-
-import numpy as np
 import pyarrow as pa
-import pytest
 from pack_kit import packed, records_with, stream_of
 
-from streaming.columns import records as records_module
 from streaming.columns.packed import pack, stream, unpack
-from streaming.columns.records import Records, portions
+from streaming.columns.records import Records
 from streaming.laws.pack_routing import PLACE
 
 KINDS = {"api": "CreateTopics", "strict": True}
@@ -103,43 +96,3 @@ def test_rows_without_bytes_are_counted() -> None:
     """Nulls take none, but each is an event."""
     (value,) = pack("request", pa.record_batch({"user": pa.nulls(600_000)}))
     assert [len(pack) for pack in of([value, value]).packs] == [600_000, 600_000]
-
-
-def test_too_many_for_one_step_are_taken_in_portions(monkeypatch: pytest.MonkeyPatch) -> None:
-    """36 of 100,000 rows, an id of 600 bytes in each, passed what Arrow's offsets can say, in silence.
-
-    What is for all comes first, the others by their time; the same ones together in whatever order they come.
-    """
-    one = b'{"type":"alive"}'
-    values = [*(packed(events(first, 20))[0] for first in range(0, 200, 20)), one, b"nothing", one, one]
-    packs = [number < 10 or number == 11 for number in range(14)]
-    for_all = [number == 13 for number in range(14)]
-    places = [(number % 3, number) for number in range(14)]
-    times = [5_000 - 100 * offset for _, offset in places]
-
-    def portioned(order: list[int]) -> list[list[tuple[int | None, str, bytes]]]:
-        columns = ([column[i] for i in order] for column in (values, packs, places, for_all))
-        given: dict[str, Any] = dict(zip(("values", "packs", "places", "broadcast"), columns, strict=True))
-        records = records_with(**given)
-        records = replace(records, ts=np.array(times)[records.offset], sent=b"note", copies=3)
-        found = list(portions(records))
-        assert sum(map(len, found)) == len(records)
-        unusable = [(some.value_of(i), why) for some in found for i, why in some.unusable.items()]
-        assert unusable == [(b"nothing", why) for why in records.unusable.values()]
-        assert {some.sent for some in found} == {b"note"} and sum(some.copies for some in found) == 3
-        assert found[0].broadcast is not None and found[0].broadcast[found[0].offset == 13].all()
-        return [
-            sorted((some.ts_of(i), some.name_of(i), some.value_of(i)) for i in range(len(some)))
-            for some in found
-        ]
-
-    (whole,) = portioned([*range(14)])
-    monkeypatch.setattr(records_module, "PORTION_BYTES", 2**20)
-    assert portioned([*range(14)]) == [whole]
-    monkeypatch.setattr(records_module, "_TOGETHER_BYTES", 1)
-    monkeypatch.setattr(records_module, "PORTION_BYTES", 1_000)
-    found = portioned([*range(14)])
-    assert sorted(row for rows in found for row in rows) == whole and 4 < len(found) < 11
-    own = [[ts for ts, name, _ in rows if not name.endswith("-13")] for rows in found]
-    assert all(max(before) <= min(after) for before, after in pairwise(own))
-    assert portioned([13, 2, 7, 11, 0, 4, 12, 1, 9, 3, 5, 10, 8, 6]) == found
