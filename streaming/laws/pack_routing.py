@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 
 from streaming.columns.byte_strings import Integers
 from streaming.columns.json_rows import objects
-from streaming.columns.packed import columns_in, schema_of, stream, unpack
+from streaming.columns.packed import columns_in, decoded_bytes, schema_of, stream, unpack
 from streaming.contract.errors import BadEvent
 from streaming.contract.events import MAX_AHEAD_MS, Event
 from streaming.laws.law import LawSpec
@@ -22,7 +22,8 @@ from streaming.laws.sheet import joined
 PLACE: Final = ("weir.partition", "weir.offset", "weir.ts", "weir.row")
 """Last columns of a part: of each row partition, offset and timestamp (ms) of its record, and its number."""
 TOGETHER_BYTES: Final = 16 * 2**20
-"""Of unpacked rows that are cut up together: this bounds memory, small records may become very large."""
+"""Of unpacked rows that are cut up together, dictionaries written out: this bounds memory, small records may
+become very large."""
 _TS: Final = PLACE.index("weir.ts")
 
 Entries = Callable[[int], tuple[Integers, pa.Array]]
@@ -123,7 +124,8 @@ def parts(
         found = _Rows(type=type, rows=rows, place=place, record=i, topic=topic, max_ahead_ms=max_ahead_ms)
         # Reports have one row each and come by hundreds: together they cost half as much.
         alike.setdefault((type, rows.schema) if law.plain else i, []).append(found)
-        size += rows.nbytes
+        # Of a single row no dictionary says anything twice.
+        size += rows.nbytes if rows.num_rows == 1 else decoded_bytes(rows)
         if size >= TOGETHER_BYTES:
             yield from _cut(alike.values(), shards)
             alike, size = {}, 0

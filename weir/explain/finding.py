@@ -11,6 +11,7 @@ from enforcer.control.entities.laws import Entity
 from enforcer.control.entities.view import EntityView, entity_of
 from enforcer.laws.dispatch.terms import Terms, terms_of
 from streaming.contract.errors import BadEvent, WeirError
+from streaming.contract.events import ANONYMOUS
 from streaming.contract.fields import INT64_MAX
 from streaming.policy.policy_set import PolicySet
 from streaming.policy.schema import sampled_windows
@@ -199,7 +200,7 @@ def _events(source: Source, found: Explanation, at: int, answered: set[str]) -> 
     if kind == "admission":
         # An event need name no subject, but whoever asks.
         first = name.partition(",")[0].partition("=")[2]
-        holding = b"" if "%" in first else _text(first)
+        holding = b"" if "%" in first or first == ANONYMOUS else _text(first)
     newest: list[Told] = []
     begin = max(0, at - _BACK_MS.get(kind, 0))
     for told in source.events(begin, at + _LATE_MS, holding) if name else ():

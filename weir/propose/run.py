@@ -10,7 +10,6 @@ from streaming.columns.outputs import Outputs
 from streaming.columns.records import Records
 from streaming.contract.errors import WeirError
 from streaming.laws.law import CandidatePolicies, StepContext
-from streaming.laws.shard import NEVER
 from streaming.log.deciding import Replay
 from streaming.log.reading import read_records
 from streaming.policy.files import load_policies
@@ -30,7 +29,7 @@ class Proposed:
     Attributes:
         proposal: the entries, and what stands behind each.
         plan: the log under no limit, and under these.
-        events: how many rows of it could be used, if only in part.
+        events: how many rows of it said that something was asked.
         span: the first and the last time of these, ms since the epoch.
         dead_letters: lines that could not be used.
     """
@@ -87,12 +86,10 @@ def run(
         progress.step("trying it")
         tried = CandidatePolicies.of("proposed", proposal.entries)
         plan, after = Plan(name=tried.name), Side(context.tried(tried))
-        again = after.replay.read(records, Outputs())
-        plan.add(NOTHING_SAID, after.decide(again))
+        plan.add(NOTHING_SAID, after.decide(after.replay.read(records, Outputs())))
         plan.finish(None, after)
     times = [demand.at for demand in asked.values() if len(demand.at)]
     return Proposed(
-        proposal=proposal, plan=plan, dead_letters=dead_letters,
-        events=int((again.times(len(records)) != NEVER).sum()),
+        proposal=proposal, plan=plan, events=len(records) - len(dead_letters), dead_letters=dead_letters,
         span=(min(int(at.min()) for at in times), max(int(at.max()) for at in times)),
     )  # fmt: skip

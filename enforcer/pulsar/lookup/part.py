@@ -256,7 +256,8 @@ class Lookups:
         return str(body.brokerServiceUrlTls if self._context.targets.secure else body.brokerServiceUrl)
 
     def _learn(self, body: Any) -> Address | None:
-        return self._context.targets.learn(self._url(body), through=body.proxy_through_service_url)
+        through = body.proxy_through_service_url
+        return self._context.targets.learn(self._url(body), through=through, by=self._link.broker)
 
     @property
     def _no_address(self) -> str:

@@ -46,12 +46,13 @@ class Targets:
     def __len__(self) -> int:
         return len(self._known)
 
-    def learn(self, url: str, *, through: bool = False) -> Address | None:
+    def learn(self, url: str, *, through: bool = False, by: Address | None = None) -> Address | None:
         """A broker has named another one, pulsar://HOST:PORT, or pulsar+ssl:// where we speak TLS to them.
 
         Args:
             url: how to get there.
             through: by way of who has named it, a proxy of Pulsar's, which knows whether by TLS.
+            by: who that is; what is between us and brokers further on is not for clients to say.
 
         Returns:
             The broker; None if that is no such address.
@@ -60,8 +61,9 @@ class Targets:
         found = parse_target(url.partition("://")[2]) if spoken else None
         if found is not None:
             self._known[found] = None
-            # A Pulsar that stands alone says so of itself.
-            self._through = through and found not in self._bootstrap
+            if by is None or (by[0].lower(), by[1]) in self._bootstrap:
+                # A Pulsar that stands alone says so of itself.
+                self._through = through and found not in self._bootstrap
         return found
 
     def through(self, target: Address) -> bool:

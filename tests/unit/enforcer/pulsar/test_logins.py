@@ -42,6 +42,9 @@ def test_behind_a_proxy_of_pulsars_the_broker_stays_named(rig: PulsarRig) -> Non
         rig.targets.learn("pulsar://b-2:6650", through=True)
         rig.targets.learn(url, through=through)
         assert not rig.targets.through(("b-3", 6650))
+    # A broker behind it, which a client has chosen, does not say it for others.
+    rig.targets.learn("pulsar://b-2:6650", through=True, by=("b-2", 6650))
+    assert not rig.targets.through(("b-3", 6650))
 
 
 def test_a_connect_that_names_nobody_is_not_touched(rig: PulsarRig) -> None:

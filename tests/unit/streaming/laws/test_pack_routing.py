@@ -7,10 +7,12 @@ import pyarrow as pa
 import pytest
 from law_kit import T0, refund, request
 from pack_kit import Event, packed, stream_of
+from pack_kit import rows_of as rows_in
 
 from streaming.columns.json_columns import columns_of
 from streaming.columns.json_rows import objects
 from streaming.columns.packed import opened, pack
+from streaming.laws import pack_routing
 from streaming.laws.name_hashes import shard_of
 from streaming.laws.pack_routing import PLACE, Record, RecordPart, law_of, parts
 from streaming.laws.registry import LAWS
@@ -162,6 +164,18 @@ def test_reports_of_many_records_are_cut_together_and_know_where_they_came_from(
     assert together == alone
     count = sum(part.cut for part in parts(records, topic="t", shards=SHARDS))
     assert count < sum(part.cut for few in records for part in parts([few], topic="t", shards=SHARDS))
+
+
+def test_small_records_that_say_much_are_not_cut_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A long name in a dictionary takes no bytes in a row, but its law writes it out in each."""
+    rows = rows_in([REPORT] * 50)
+    ids = pa.DictionaryArray.from_arrays(pa.array([0] * 50, pa.int32()), pa.array(["i" * 2000]))
+    value = stream_of(rows.set_column(rows.schema.get_field_index("id"), "id", ids), "group_usage")
+    records = [Record(pa.py_buffer(value), 0, number, T0) for number in range(4)]
+    (whole,) = {len(list(parts([record], topic="t", shards=SHARDS))) for record in records}
+    assert len(list(parts(records, topic="t", shards=SHARDS))) == whole
+    monkeypatch.setattr(pack_routing, "TOGETHER_BYTES", 200_000)
+    assert len(list(parts(records, topic="t", shards=SHARDS))) == 2 * whole
 
 
 def told(part: RecordPart) -> list[tuple[Any, ...]]:

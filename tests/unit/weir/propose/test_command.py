@@ -5,7 +5,7 @@ from pathlib import Path
 
 import orjson
 import pytest
-from event_kit import T0, delivery, report, sample
+from event_kit import delivery, report, sample
 from plan_kit import file_of, policies_of
 from propose_kit import flat, hourly
 
@@ -71,17 +71,6 @@ def test_bad_lines_are_buried_and_the_rest_counts(tmp_path: Path, capsys: pytest
     assert [orjson.loads(line)["offset"] for line in letters.read_bytes().splitlines()] == [1, 38, 39]
     assert propose(tmp_path, log) == 0
     assert "3 lines could not be used, written to nowhere; name a file" in capsys.readouterr().err
-
-
-def test_what_is_used_in_part_counts(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Events of several samples, one of which cannot be used, were none though limits came of them."""
-    listed = [[None, 10_000_000, 4, False], [None, 0, 4, False]]
-    events = [
-        {"type": "latency", "id": f"l{n}", "ts": T0 + n, "partition": "orders-3", "samples": listed}
-        for n in range(20)
-    ]
-    assert propose(tmp_path, file_of(tmp_path, "log.jsonl", *events)) == 0
-    assert " entries from 20 events " in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

@@ -219,7 +219,7 @@ async def test_redirects_that_lead_nowhere(monkeypatch: pytest.MonkeyPatch) -> N
         assert len(circle.asked) == 5
         rig = asking()
         # A name that cannot be asked for.
-        rig.targets.learn = lambda _url, through: ("x" * 64, 6650)  # type: ignore[method-assign]
+        rig.targets.learn = lambda _url, through, by: ("x" * 64, 6650)  # type: ignore[method-assign]
         rig.down(answer(LookupType.REDIRECT, "pulsar://x:6650"))
         assert (await told(rig)).response == LookupType.FAILED
         rig.connection.end("tests")
