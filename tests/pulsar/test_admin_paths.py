@@ -10,7 +10,7 @@ from pulsar_kit import Admin
 
 from weir.stack.pulsar import LocalPulsar
 
-REQUESTS = 400
+REQUESTS = 800
 STEM = "spelled"
 """What topics are called: by numbers of this run the dice would fall otherwise beside other tests."""
 PARTITIONS = 3
