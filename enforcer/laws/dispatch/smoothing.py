@@ -10,7 +10,7 @@ Both must leave something. Over time they give the same, so nobody gets less tha
 """
 
 from collections import OrderedDict
-from math import ceil, inf
+from math import ceil, floor, inf
 from typing import Final
 
 from enforcer.laws.dispatch.left import UNLIMITED, Left, both
@@ -69,7 +69,8 @@ class _Debt:
         elif self.resting:
             left = rate - self.borrowed
         else:
-            left = ceil(max(rate * _AT_ONCE_S * 1000 / period_ms, _LEAST) - self.owed)
+            # Whole units only: else who comes a moment late gets one too many, and then waits for two.
+            left = max(floor(rate * _AT_ONCE_S * 1000 / period_ms - self.owed), int(self.owed < _LEAST))
         return (left, 0) if left > 0 else (0, self._wait_ms(rate, period_ms))
 
     def add(self, count: int, rate: int) -> None:

@@ -28,6 +28,17 @@ def test_one_periods_rate_is_borrowed_and_then_paid_back() -> None:
     assert smoothing.left(TEN, 3_000).msgs == 10
 
 
+def test_who_looks_a_moment_late_gets_what_came_free_and_no_more() -> None:
+    """One each 10 ms, to the beat of the rate: not two each 20, which hold one too many at either end."""
+    smoothing, limiting = Smoothing(10), [(2, NAMES, Limit((100, 0), 1_000))]
+    smoothing.charge(limiting, 100, 0, 0)
+    for number in range(1, 200):
+        now = 990 + 10 * number + number % 3
+        assert smoothing.left(limiting, now).msgs == 1
+        smoothing.charge(limiting, 1, 0, now)
+        assert smoothing.left(limiting, now).msgs == 0
+
+
 def test_who_uses_less_than_the_rate_is_never_held_back() -> None:
     """Six at once each second of ten."""
     smoothing = Smoothing(10)
