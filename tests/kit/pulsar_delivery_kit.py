@@ -92,12 +92,14 @@ class World(SteadyClock):
         """The time, ms since the epoch."""
         return EPOCH_MS + int(self.now_ms)
 
-    def put(self, changes: Mapping[str, Any]) -> None:
-        """Policies from now on."""
+    def put(self, changes: Mapping[str, Any], ms: float = 0.0) -> None:
+        """Policies from now on; then so much time passes."""
         ts = self.brokers_ms()
         enforce(self.policies, ts, changes)
         self.dispatch.look()
         self.meter.set_policies(self.policies.at(ts))
+        if ms:
+            self.run(ms)
 
     def count(self, name: str, **labels: str) -> float:
         """A metric, `weir_consumer_...`."""
@@ -229,6 +231,12 @@ class ModelLink(PartLink):
         self._serve(number)
         if ms:
             self.world.run(ms)
+
+    def seconds_pass(self, seconds: int) -> None:
+        """Each with its look at the connection."""
+        for _ in range(seconds):
+            self.world.run(1_000)
+            self.part.check(self.world.now_ms)
 
     def down(self, frame: bytes) -> None:
         """A frame from the broker, in a moment; one after the other."""

@@ -34,8 +34,7 @@ def test_whatever_happens_nothing_is_lost_doubled_or_out_of_order(
         elif step == "publish":
             link.publish(1, count, batch)
         elif step == "limit":
-            world.put(per_subscription(count))
-            world.run(30)
+            world.put(per_subscription(count), ms=30)
         elif step == "free":
             world.put({NAMESPACE: None})
         else:
@@ -62,8 +61,7 @@ def test_whatever_happens_nothing_is_lost_doubled_or_out_of_order(
         assert link.forwarded[1] + bank == link.given[1] + returned
         numbers = [number for _, number, _ in link.got[1]]
         assert numbers == list(range(len(numbers)))
-    world.put({NAMESPACE: None})
-    world.run(2_000)
+    world.put({NAMESPACE: None}, ms=2_000)
     link.part.check(world.now_ms)
     world.run(20)
     assert not link.backlogs[1] or link.permits[1] <= 0

@@ -20,7 +20,6 @@ def test_limits_that_change_all_the_time_are_followed_by_one_run() -> None:
 
     for _ in range(300):
         world.desk.follow(Slow().look)
-    world.put(per_subscription(1))
-    world.run(1_000)
+    world.put(per_subscription(1), ms=1_000)
     # The rest of a run, and the next look at the policies.
     assert max(waiting) == 2 and len(waiting) > 600

@@ -12,8 +12,7 @@ def test_who_shares_a_limit_reads_its_broker_on_at_half(monkeypatch: pytest.Monk
     for link in links:
         link.subscribe(1, queue=1_000)
     world.run(20)
-    world.put(per_subscription(200))
-    world.run(30)
+    world.put(per_subscription(200), ms=30)
     for link in links:
         link.publish(1, 400)
     for _ in range(500):
@@ -26,8 +25,7 @@ def test_who_adds_nothing_to_too_much_is_read_on() -> None:
     """Stopped in the midst of a frame nothing else of its broker's, or of ours, would reach its client."""
     world, link = reading(queue=1_000)
     world.run(20)
-    world.put(per_subscription(10))
-    world.run(30)
+    world.put(per_subscription(10), ms=30)
     link.publish(1, 40, ms=20)
     held = link.part.held
     # Others have so much.

@@ -63,8 +63,7 @@ def test_a_limit_that_begins_while_it_reads_holds_what_is_on_its_way() -> None:
     assert world.count("permit_questions_total", result="known") == 1
     assert link.part.held > 0
     assert seconds(link, 1, first_ms=began)[:5] == [120, 90, 90, 120, 90]
-    world.put({NAMESPACE: None})
-    world.run(2_000)
+    world.put({NAMESPACE: None}, ms=2_000)
     assert link.part.held == 0
     assert [number for _, number, _ in link.got[1]] == list(range(430))
 
@@ -75,8 +74,7 @@ def test_permits_are_kept_until_the_broker_has_said_what_it_has() -> None:
     # The last read goes far below zero.
     link.publish(1, 100, 50, ms=30)
     link.publish(1, 1_000, 50)
-    world.put(per_subscription(500))
-    world.run(60_000)
+    world.put(per_subscription(500), ms=60_000)
     delivered = sum(msgs for _, _, msgs in link.got[1])
     assert delivered >= 25_000
 
@@ -86,12 +84,9 @@ def test_a_broker_that_does_not_say_is_left_its_permits(monkeypatch: pytest.Monk
     monkeypatch.setattr("enforcer.pulsar.delivery.permit_questions.PERMIT_ANSWER_MS", 1_000)
     world, link = reading(answers_stats=False, queue=100)
     link.publish(1, 10, ms=20)
-    world.put(per_subscription(10))
-    world.run(500)
+    world.put(per_subscription(10), ms=500)
     link.publish(1, 1_000)
-    for _ in range(10):
-        world.run(1_000)
-        link.part.check(world.now_ms)
+    link.seconds_pass(10)
     assert world.count("permit_questions_total", result="unknown") == 1
     assert world.count("holds_total") > 0
     assert max(seconds(link, 1)[1:]) <= 10
@@ -103,8 +98,7 @@ def test_limits_gone_all_permits_go_on() -> None:
     world, link = reading(per_subscription(10), queue=1_000)
     link.publish(1, 50, ms=100)
     assert frames.FLOW in link.part.up
-    world.put({NAMESPACE: None})
-    world.run(100)
+    world.put({NAMESPACE: None}, ms=100)
     link.part.check(world.now_ms)
     assert link.forwarded[1] == link.given[1]
     assert len(link.got[1]) == 50
@@ -178,8 +172,7 @@ def test_redelivery_is_charged_again_and_nothing_comes_twice() -> None:
     """What is held when a client asks for all again would come twice: it is dropped, its permits are not."""
     world, link = reading(queue=200)
     link.publish(1, 10, ms=20)
-    world.put(per_subscription(10))
-    world.run(30)
+    world.put(per_subscription(10), ms=30)
     link.publish(1, 90, ms=300)
     assert link.part.held > 0
     link.redeliver(1)
@@ -196,8 +189,7 @@ def test_other_frames_of_a_consumer_keep_their_place() -> None:
     for number in (1, 2):
         link.subscribe(number, f"sub-{number}")
     world.run(20)
-    world.put(per_subscription(10))
-    world.run(30)
+    world.put(per_subscription(10), ms=30)
     for number in (1, 2):
         link.publish(number, 40)
     world.run(20)
@@ -219,8 +211,7 @@ def test_too_much_held_stops_reading_the_broker_until_half_is_gone(monkeypatch: 
         monkeypatch.setattr("enforcer.pulsar.delivery.part.HELD_TOTAL_BYTES", total)
         world, link = reading(queue=1_000)
         world.run(20)
-        world.put(per_subscription(10))
-        world.run(30)
+        world.put(per_subscription(10), ms=30)
         link.publish(1, 100, ms=200)
         assert not link.broker_read and world.count("full_total") == 1
         assert link.part.held_bytes < 6_000
@@ -235,8 +226,7 @@ def test_a_broker_is_read_again_once_others_hold_half(monkeypatch: pytest.Monkey
     link = ModelLink(world)
     link.subscribe(1, "other")
     world.run(20)
-    world.put(per_subscription(10, period=86_400))
-    world.run(30)
+    world.put(per_subscription(10, period=86_400), ms=30)
     greedy.publish(1, 100, ms=200)
     link.publish(1, 11, ms=200)
     link.part.check(world.now_ms)

@@ -15,24 +15,17 @@ GROUP = {"resourcegroups.rg1": {"dispatchRateInMsgs": 10}, NAMESPACE: {"resource
 SHADOW = {"resourcegroups.rg1": {"dispatchRateInMsgs": 10, "shadow": True}}
 
 
-def seconds_pass(link: ModelLink, seconds: int) -> None:
-    """Each with its look at the connection."""
-    for _ in range(seconds):
-        link.world.run(1_000)
-        link.part.check(link.world.now_ms)
-
-
 @each("lost", [1, 2, 30, 400])
 @each("batch", [1, 7])
 def test_a_permit_that_a_broker_loses_holds_nobody_up(lost: int, batch: int) -> None:
     """Some take permits for entries that they then do not send; nothing else would ever show it."""
     world, link = reading(per_subscription(RATE), queue=QUEUE)
     link.publish(1, 2_000, batch)
-    seconds_pass(link, 2)
+    link.seconds_pass(2)
     link.permits[1] -= lost
-    seconds_pass(link, 5)
+    link.seconds_pass(5)
     came = sum(msgs for _, _, msgs in link.got[1])
-    seconds_pass(link, 5)
+    link.seconds_pass(5)
     assert sum(msgs for _, _, msgs in link.got[1]) - came >= 5 * RATE - batch
     assert world.count("permit_questions_total", result="corrected") == 1
     assert link.forwarded[1] + world.desk.banked == link.given[1]
@@ -51,9 +44,9 @@ def test_whatever_a_broker_counts_who_has_permits_left_is_served(
         link.part.check(world.now_ms)
         link.permits[1] += more
         link.publish(1, 0)
-    seconds_pass(link, 10)
+    link.seconds_pass(10)
     came = sum(msgs for _, _, msgs in link.got[1])
-    seconds_pass(link, 5)
+    link.seconds_pass(5)
     came = sum(msgs for _, _, msgs in link.got[1]) - came
     assert 0.97 * 5 * RATE - batch <= came <= 1.01 * 5 * RATE + batch
     assert link.forwarded[1] + world.desk.banked == link.given[1]
@@ -62,24 +55,24 @@ def test_whatever_a_broker_counts_who_has_permits_left_is_served(
 def test_who_has_read_all_is_asked_for_ever_more_rarely() -> None:
     """And gets what comes then at once."""
     world, link = reading(per_subscription(RATE), queue=QUEUE)
-    seconds_pass(link, 60)
+    link.seconds_pass(60)
     first = link.stats_asked
-    seconds_pass(link, 3_600)
+    link.seconds_pass(3_600)
     assert 3 <= first <= 6 and link.stats_asked - first <= 120
     assert world.count("permit_questions_total", result="same") == link.stats_asked
     link.permits[1] -= 1
     link.publish(1, 50)
-    seconds_pass(link, 31)
+    link.seconds_pass(31)
     assert len(link.got[1]) == 50
 
 
 def test_nobody_is_asked_for_without_a_limit_or_without_permits() -> None:
     """A shadow limits nothing, and a client that gives no permits waits for nothing."""
     world, link = reading({**GROUP, **SHADOW}, queue=QUEUE)
-    seconds_pass(link, 60)
+    link.seconds_pass(60)
     world.put(per_subscription(RATE))
     link.subscribe(2, "other", queue=1)
-    seconds_pass(link, 60)
+    link.seconds_pass(60)
     assert link.stats_asked == 0
 
 
@@ -94,12 +87,12 @@ def test_an_answer_behind_what_is_held_is_waited_for(monkeypatch: pytest.MonkeyP
     link.publish(1, 5_000)
     world.put(per_subscription(10))
     link.part.look()
-    seconds_pass(link, 20)
+    link.seconds_pass(20)
     assert link.stalled and not world.count("permit_questions_total", result="unknown")
-    seconds_pass(link, 130)
+    link.seconds_pass(130)
     assert world.count("permit_questions_total", result="known") == 1
     full = world.count("full_total")
-    seconds_pass(link, 60)
+    link.seconds_pass(60)
     assert not link.part.held and world.count("full_total") == full
 
 
@@ -107,11 +100,11 @@ def test_a_broker_that_does_not_answer_is_believed_to_count_as_we_do(monkeypatch
     """Its consumers are limited as before, and no question is kept."""
     monkeypatch.setattr("enforcer.pulsar.delivery.permit_questions.PERMIT_ANSWER_MS", 1_000)
     world, link = reading(per_subscription(RATE), answers_stats=False, queue=QUEUE)
-    seconds_pass(link, 100)
+    link.seconds_pass(100)
     assert world.count("permit_questions_total", result="unknown") >= 4
     assert not link.part._asking._open and not link.part._consumers[1].loose
     link.publish(1, 1_000)
-    seconds_pass(link, 5)
+    link.seconds_pass(5)
     assert RATE * 5 <= len(link.got[1]) <= RATE * 5 * 1.01 + 1
 
 
@@ -120,15 +113,13 @@ def test_an_answer_that_comes_after_the_limit_has_ended_is_nobodys() -> None:
     world, link = reading(queue=QUEUE)
     world.run(20)
     link.answers_stats = False
-    world.put(GROUP)
-    world.run(50)
-    world.put({"resourcegroups.rg1": None, NAMESPACE: None})
-    world.run(50)
+    world.put(GROUP, ms=50)
+    world.put({"resourcegroups.rg1": None, NAMESPACE: None}, ms=50)
     assert link.stats_asked == 1
     number = link.part._asking._next - 1
     link.from_broker(command(CONSUMER_STATS_RESPONSE, request_id=number, availablePermits=QUEUE))
     assert [kind for kind, _ in link.other if kind == CONSUMER_STATS_RESPONSE] == []
-    seconds_pass(link, 1)
+    link.seconds_pass(1)
     assert CONSUMER_STATS_RESPONSE not in link.part.down
 
 
@@ -137,7 +128,7 @@ def test_a_consumer_that_its_broker_blocks_is_given_nothing_more() -> None:
     world, link = reading(per_subscription(RATE), blocks=True, queue=QUEUE)
     world.run(10)
     link.permits[1] -= 1
-    seconds_pass(link, 300)
+    link.seconds_pass(300)
     assert link.forwarded[1] == 1 and world.count("permit_questions_total", result="same") > 5
 
 
@@ -151,14 +142,13 @@ def test_thousands_are_not_asked_for_at_once(monkeypatch: pytest.MonkeyPatch) ->
     most = 0
     for _ in range(12):
         before = link.stats_asked
-        seconds_pass(link, 1)
+        link.seconds_pass(1)
         most = max(most, link.stats_asked - before)
     assert most <= 101 and link.stats_asked >= 500
     # Nothing is kept of whom nothing limits, or who is gone.
     link.close_consumer(1)
     assert len(link.part._asking._quiet) == 499
-    world.put({NAMESPACE: None})
-    world.run(30)
+    world.put({NAMESPACE: None}, ms=30)
     assert not link.part._asking._quiet
 
 
@@ -167,8 +157,7 @@ def test_permits_that_pass_while_it_is_asked_are_not_forgotten(shadow: bool) -> 
     """A limit that is shadow for a moment lets FLOW pass: an answer older than that would be too low."""
     world, link = reading(queue=QUEUE)
     world.run(20)
-    world.put(GROUP)
-    world.run(50)
+    world.put(GROUP, ms=50)
     (consumer,) = link.part._consumers.values()
     assert link.stats_asked == 1 and not consumer.known
     if shadow:
@@ -185,6 +174,5 @@ def test_permits_that_pass_while_it_is_asked_are_not_forgotten(shadow: bool) -> 
         consumer.permits.passed(300)
         link.permits[1] += 300
     world.run(200)
-    world.put({"resourcegroups.rg1": GROUP["resourcegroups.rg1"]})
-    world.run(500)
+    world.put({"resourcegroups.rg1": GROUP["resourcegroups.rg1"]}, ms=500)
     assert consumer.known and consumer.permits.balance == link.permits[1] == QUEUE + 300

@@ -6,8 +6,7 @@ from publish_kit import FREE, LIMITED, TEN, World
 
 def test_sends_of_a_limited_broker_wait_for_a_slot() -> None:
     """In order, first come first served over connections; receipts give the slots back."""
-    world, times = World(), Times()
-    limiter = limiter_at(times, 2)
+    world, limiter = World(), limiter_at(Times(), 2)
     one, two = world.join(limiter), world.join(limiter)
     for link in (one, two):
         link.make(1, FREE)
@@ -28,8 +27,7 @@ def test_sends_of_a_limited_broker_wait_for_a_slot() -> None:
 
 def test_slots_come_back_with_the_end_and_from_who_reads_nothing() -> None:
     """None of it is a drop: it says nothing of the broker."""
-    world, times = World(), Times()
-    limiter = limiter_at(times, 4)
+    world, limiter = World(), limiter_at(Times(), 4)
     gone, slow = world.join(limiter), world.join(limiter)
     gone.make(1, FREE)
     slow.make(1, FREE)
@@ -47,8 +45,7 @@ def test_slots_come_back_with_the_end_and_from_who_reads_nothing() -> None:
 
 def test_a_limit_that_is_taken_away_lets_all_go() -> None:
     """And who waits for both stands in the line for slots only while it may go on otherwise."""
-    world, times = World(TEN), Times()
-    limiter = limiter_at(times, 1)
+    world, limiter = World(TEN), limiter_at(Times(), 1)
     link = world.join(limiter)
     link.make(1, FREE)
     link.make(2, LIMITED)
@@ -59,7 +56,7 @@ def test_a_limit_that_is_taken_away_lets_all_go() -> None:
     limiter.close()
     world.run(1)
     assert link.arrived(1) == list(range(5))
-    link.limiter = limiter_at(times, 8)
+    link.limiter = limiter_at(Times(), 8)
     link.send(2, *range(20))
     assert (link.limiter.in_flight, link.limiter.waiting) == (6, 0)
     world.run(1_000)
@@ -71,8 +68,7 @@ def test_a_limit_that_is_taken_away_lets_all_go() -> None:
 
 def test_a_line_without_room_is_asked_again() -> None:
     """A SEND is never refused."""
-    world, times = World(), Times()
-    limiter = limiter_at(times, 1, queue_max=1)
+    world, limiter = World(), limiter_at(Times(), 1, queue_max=1)
     links = [world.join(limiter) for _ in range(3)]
     for link in links:
         link.make(1, FREE)
@@ -87,8 +83,7 @@ def test_a_line_without_room_is_asked_again() -> None:
 
 def test_pulsars_own_topics_need_no_slot() -> None:
     """Transactions would hang; their round trips are measured."""
-    world, times = World(), Times()
-    limiter = limiter_at(times, 1)
+    world, limiter = World(), limiter_at(Times(), 1)
     link = world.join(limiter)
     link.make(1, FREE)
     link.make(2, "persistent://pulsar/system/x")
