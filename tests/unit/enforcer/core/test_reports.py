@@ -1,7 +1,7 @@
 """Events out: a bounded buffer, and a producer that is replaced when it is dead."""
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import orjson
@@ -111,9 +111,11 @@ class Bench:
 
 
 @pytest.fixture
-def bench() -> Bench:
-    """Reports that have not started."""
-    return Bench()
+def bench() -> Iterator[Bench]:
+    """Reports that have not started; in the end they stop."""
+    bench = Bench()
+    yield bench
+    bench.reports.stop(0.1)
 
 
 def test_events_are_bounded_and_counted(bench: Bench) -> None:
@@ -143,7 +145,6 @@ def test_each_record_says_whose_it_is_and_which(bench: Bench) -> None:
     names, numbers = zip(*((said[:8], int.from_bytes(said[8:])) for _, said in (alone, second)), strict=True)
     assert {name for name, _ in (alone, second)} == {SENT_HEADER}
     assert numbers == (1, 2) and names[0] == names[1]
-    bench.reports.stop(0.0)
     other = Bench()
     other.reports.start()
     other.reports.send({}, "user=a")
@@ -189,7 +190,6 @@ def test_there_is_room_until_events_or_bytes_are_too_many(bench: Bench) -> None:
     assert not bench.reports.room()
     told(None, Acked())
     assert bench.reports.room()
-    bench.reports.stop(0.0)
 
 
 def test_a_dead_producer_is_replaced_once(bench: Bench) -> None:
@@ -201,7 +201,6 @@ def test_a_dead_producer_is_replaced_once(bench: Bench) -> None:
     assert not bench.reports.send({}, "user=a")
     bench.refuses = False
     until(lambda: bench.reports.send({}, "user=a"), what="another one takes it")
-    bench.reports.stop(0.1)
     assert len(bench.producers) == 2
 
 
@@ -210,7 +209,6 @@ def test_a_producer_that_always_breaks_is_replaced_once_a_second(bench: Bench) -
     bench.breaks = True
     bench.reports.start()
     until(lambda: len(bench.made_s) > 2, what="another one, and one more")
-    bench.reports.stop(0.1)
     assert bench.made_s[2] - bench.made_s[1] >= 1.0
 
 
@@ -239,10 +237,12 @@ def test_a_producer_that_the_library_gives_up_is_replaced() -> None:
 
 
 @pytest.mark.parametrize("reports", [1, 2])
-def test_what_a_dead_producer_held_is_told(monkeypatch: pytest.MonkeyPatch, reports: int) -> None:
+def test_what_a_dead_producer_held_is_told(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch, reports: int
+) -> None:
     """All of it, and in a limited time: what it does not tell by itself it is made to."""
     monkeypatch.setattr(writer, "LAST_S", 0.1)
-    bench, told = Bench(), list[int | None]()
+    told = list[int | None]()
     bench.reports.start()
     for _ in range(2):
         assert bench.reports.send({}, "user=a", acked=told.append)
@@ -252,7 +252,6 @@ def test_what_a_dead_producer_held_is_told(monkeypatch: pytest.MonkeyPatch, repo
     assert (told, bench.count("failed"), len(bench.producers)) == ([None, None], 2, 2)
     assert bench.producers[0].purged == (reports == 1)
     assert bench.reports.send({}, "user=a")
-    bench.reports.stop(0.1)
 
 
 def test_who_asked_is_told_of_an_event_that_its_topic_refuses(bench: Bench) -> None:
@@ -261,13 +260,12 @@ def test_who_asked_is_told_of_an_event_that_its_topic_refuses(bench: Bench) -> N
     bench.reports.send({"id": "p1-7"}, "user=a")
     bench.producers[0].queue[0][2](KafkaError(KafkaError.MSG_SIZE_TOO_LARGE), None)
     assert (bench.refused, bench.count("too_large"), bench.count("failed")) == (["p1-7"], 1, 0)
-    bench.reports.stop(0.1)
     assert len(bench.producers) == 1
 
 
-def test_who_waits_is_told_what_came_of_an_event() -> None:
+def test_who_waits_is_told_what_came_of_an_event(bench: Bench) -> None:
     """Its broker's time, from which the clock is learnt too; None if it was not taken."""
-    bench, told = Bench(), list[int | None]()
+    told = list[int | None]()
     bench.reports.start()
     for _ in range(2):
         bench.reports.send({}, "user=a", acked=told.append)
@@ -275,7 +273,6 @@ def test_who_waits_is_told_what_came_of_an_event() -> None:
     first(None, Acked())
     second(KafkaError(KafkaError._MSG_TIMED_OUT), None)
     assert (told, bench.learnt) == ([7_000, None], [7_000])
-    bench.reports.stop(0.1)
 
 
 def test_a_packed_record_is_an_event(bench: Bench) -> None:
@@ -286,4 +283,3 @@ def test_a_packed_record_is_an_event(bench: Bench) -> None:
     assert not bench.reports.send_packed(b"rows", "p1", "weir.usage")
     (producer,) = bench.producers
     assert [(value, key) for value, key, _ in producer.queue][1] == (b"rows", b"p1")
-    bench.reports.stop(0)

@@ -128,10 +128,15 @@ def test_passing_waits_for_nothing() -> None:
 
 
 def test_refused_is_answered_without_asking() -> None:
-    """The subject must wait: 89 with the time left, no mute; what must fail goes to the broker."""
+    """The subject must wait: 89 with the time left, no mute; what must fail goes to the broker.
+
+    Its event says so, and it is not remembered.
+    """
     scene = Scene(Action.REFUSE, {"x": 5}, wait_ms=700)
     assert scene.client_hears() == ({"x": 89}, 700, 0)
     assert scene.desk.of_type("request")[0]["answered"] == "not_before"
+    undecided = scene.desk.coordinator.undecided
+    assert (undecided.pending, undecided.late) == ([], 0)
     mixed = Scene(Action.REFUSE, {"x": 5, "y": 5}, wait_ms=700, existing={"y": 1})
     assert mixed.asked_for() == ["y"]
     mixed.desk.pass_ms(100)

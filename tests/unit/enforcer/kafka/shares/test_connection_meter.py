@@ -304,14 +304,3 @@ def test_what_has_no_name_passes_once_it_was_asked_for(monkeypatch: pytest.Monke
             assert line.connection_meter.fetch(frame, asked, "bob") is not None
         brought, _ = whole(line.connection_meter.fetched(data, header, "bob"))
         assert (brought == data) is brings and desk.meter.unmetered == unmetered
-
-
-def test_a_closed_connection_waits_for_nothing() -> None:
-    """Nothing is kept for it, and the next one has its turn."""
-    desk = Desk(GROUPS)
-    line, next_one = Line(desk), Line(desk)
-    line.told(100)
-    assert line.produce(1) is None and next_one.produce(1) is None
-    assert len(desk.meter.lines) == 2
-    line.connection_meter.line_up.close()
-    assert len(desk.meter.lines) == 1 and next_one.woken == 1

@@ -117,27 +117,21 @@ def test_bytes_of_users_alone_are_not_asked_for() -> None:
     assert due.done is None
 
 
-def test_a_larger_share_ends_the_wait_sooner(rig: Metered) -> None:
-    """10 at 5 a second would be 1.5 s; ten times the share, a tenth of it."""
+@pytest.mark.parametrize(("muted_ms", "waits_ms"), [(0, 150), (1_000, 1_000)])
+def test_a_larger_share_ends_the_wait_sooner_and_no_mute(rig: Metered, muted_ms: int, waits_ms: int) -> None:
+    """10 at 5 a second would be 1.5 s; ten times the share, a tenth of it.
+
+    Waits for mutations and for traffic are two; the connection waits for both.
+    """
     rig.produce(10)
     assert not rig.produce(1)
+    if muted_ms:
+        rig.pacer.mute(muted_ms)
     share(rig.meter, rig.desk.wall_ms, publishRateInMsgs=50.0)
-    rig.desk.run(149)
-    assert not rig.pacer.may_handle
+    rig.desk.run(waits_ms - 1)
+    assert not rig.pacer.may_handle and rig.metrics.traffic.muted == bool(muted_ms)
     rig.desk.run(2)
-    assert rig.pacer.may_handle and len(rig.upstream.sent) == 2
-
-
-def test_a_mute_is_not_shortened_by_a_share(rig: Metered) -> None:
-    """Waits for mutations and for traffic are two; the connection waits for both."""
-    rig.produce(10)
-    assert not rig.produce(1)
-    rig.pacer.mute(1_000)
-    share(rig.meter, rig.desk.wall_ms, publishRateInMsgs=50.0)
-    rig.desk.run(999)
-    assert not rig.pacer.may_handle and rig.metrics.traffic.muted == 1
-    rig.desk.run(2)
-    assert rig.pacer.may_handle and rig.metrics.traffic.muted == 0
+    assert rig.pacer.may_handle and rig.metrics.traffic.muted == 0 and len(rig.upstream.sent) == 2
 
 
 def test_in_a_long_wait_one_request_passes_now_and_then() -> None:
@@ -205,30 +199,23 @@ def test_a_fetch_session_is_followed_by_what_the_broker_answers(rig: Metered) ->
     assert session_of(rig.upstream.sent[-1], parse_header(rig.upstream.sent[-1]))[1] == UNKNOWN_SESSION
 
 
-def large(rate: int, monkeypatch: pytest.MonkeyPatch) -> tuple[Metered, bytes]:
-    """A connection that waits for a Fetch, and a response to it that takes several steps to read."""
+@pytest.mark.parametrize("damaged", [False, True])
+def test_others_have_their_turn_while_a_large_response_is_read(
+    damaged: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is answered when all of it is, in its place; one damaged at its end ends its connection then."""
     monkeypatch.setattr("enforcer.wire.kafka.traffic.STEP_PARTS", 100)
-    rig = Metered({**GROUPS, "resourcegroups.rg1": {"dispatchRateInMsgs": rate}})
+    rig = Metered({**GROUPS, "resourcegroups.rg1": {"dispatchRateInMsgs": 10**6 if damaged else 100}})
     rig.send(fetch_request(12, {TOPIC: 1})[0])
     topics = {f"t{number}": [b""] for number in range(100)}
-    return rig, fetch_response(12, {**topics, TOPIC: [batch(3)]})
-
-
-def test_others_have_their_turn_while_a_large_response_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It is answered when all of it is, in its place."""
-    rig, response = large(100, monkeypatch)
-    rig.answer([response])
+    response = fetch_response(12, {**topics, TOPIC: [batch(3)]})
+    rig.answer([response[:-20] if damaged else response])
     assert rig.client.data == b""
     rig.desk.run()
-    assert rig.said(FetchResponse, 12).throttle_time_ms == 100
-
-
-def test_a_large_response_that_is_damaged_ends_its_connection(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Also where its beginning could be read."""
-    rig, response = large(10**6, monkeypatch)
-    rig.answer([response[:-20]])
-    rig.desk.run()
-    assert rig.client.data == b"" and rig.client.closed and rig.closed("bad_response") == 1
+    if damaged:
+        assert rig.client.data == b"" and rig.client.closed and rig.closed("bad_response") == 1
+    else:
+        assert rig.said(FetchResponse, 12).throttle_time_ms == 100
 
 
 def test_metadata_teaches_ids(rig: Metered) -> None:

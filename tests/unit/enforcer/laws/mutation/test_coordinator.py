@@ -306,15 +306,6 @@ def test_what_cannot_be_asked_is_treated_as_late(monkeypatch: pytest.MonkeyPatch
     assert desk.ask({"x": 1}) is None
 
 
-def test_a_refusal_is_reported_as_such(desk: Desk) -> None:
-    """The event of a request that was refused by the wait says so and is not remembered."""
-    quota = desk.coordinator.quota("a", "c")
-    assert quota is not None
-    desk.coordinator.report_refused(asked({"x": 1}), quota)
-    assert desk.events[0][1]["answered"] == "not_before"
-    assert (desk.coordinator.undecided.pending, desk.coordinator.undecided.late) == ([], 0)
-
-
 def test_a_repeated_decision_does_no_harm(desk: Desk) -> None:
     """The job's sink is at-least-once: the second copy changes nothing."""
     ask = desk.ask({"x": 5})

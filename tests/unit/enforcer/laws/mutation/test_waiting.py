@@ -74,6 +74,12 @@ def test_a_wait_ends_with_time_and_with_its_quota() -> None:
     waits.postpone("user=a", 500.0, quota())
     waits.drop("user=a")
     assert waits.until_ms("user=a", quota(), 0.0) is None
+    # The newest counts, even if it is shorter; what has passed takes no room.
+    for until_ms in (500.0, 300.0):
+        waits.postpone("user=a", until_ms, quota())
+    assert waits.until_ms("user=a", quota(), 0.0) == 300.0
+    waits.expire(300.0)
+    assert len(waits) == 0
 
 
 def test_what_is_given_back_shortens_a_wait_by_as_much() -> None:
@@ -86,14 +92,6 @@ def test_what_is_given_back_shortens_a_wait_by_as_much() -> None:
     assert len(waits) == 1
     waits.give_back("user=a", 3)
     assert waits.until_ms("user=a", slow, 0.0) is None
-
-
-def test_the_newest_wait_counts() -> None:
-    """A later decision replaces the wait even if it is shorter."""
-    waits = NotBefore(2, lambda: 0.0)
-    waits.postpone("user=a", 500.0, quota())
-    waits.postpone("user=a", 300.0, quota())
-    assert waits.until_ms("user=a", quota(), 0.0) == 300.0
 
 
 def test_subjects_are_bounded() -> None:
@@ -143,14 +141,6 @@ def test_late_requests_are_bounded_in_bytes() -> None:
     for number in (100, 101):
         book.watch(ask(f"p1-{number}", items=names))
     assert book.late == 2
-
-
-def test_expired_waits_leave() -> None:
-    """Waits that have passed take no room."""
-    waits = NotBefore(2, lambda: 0.0)
-    waits.postpone("user=a", 500.0, quota())
-    waits.expire(500.0)
-    assert len(waits) == 0
 
 
 generous = partial(quota, rate=2.0, burst=20.0)

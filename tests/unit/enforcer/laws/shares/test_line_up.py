@@ -125,8 +125,9 @@ def test_who_leaves_keeps_nobody_waiting() -> None:
     one, first, second, fetching, other = account(), Line(), Line(), Line(), Line()
     one.charge(PUBLISH, 100, 0, 0.0)
     assert not first.produce(one, 1, 0.0) and not second.produce(one, 1, 0.0)
+    assert len(LINES) == 2
     first.line_up.close()
-    assert second.woken == 1
+    assert second.woken == 1 and len(LINES) == 1
     one.charge(DISPATCH, 49, 0, 0.0)
     assert fetching.fetch(one, 0.0) and not other.fetch(one, 0.0)
     fetching.line_up.close()
