@@ -77,6 +77,12 @@ def client(made: Parts, address: str = "127.0.0.1") -> TestClient:
     )
 
 
+def served() -> tuple[Parts, TestClient]:
+    """What an application is made of, and a client of it."""
+    made = parts()
+    return made, client(made)
+
+
 def answer(api: TestClient, method: str, path: str, body: Any = None) -> tuple[int, Any]:
     """Status and body of an answer, as JSON where it is."""
     content = body if isinstance(body, bytes) or body is None else orjson.dumps(body)

@@ -47,6 +47,14 @@ class Scene(GroupFinder):
         had = trail.of(T).get(part)
         trail.had(T, part, 0 if had is None else had.end, end)
 
+    def delivered(self, *ends: int) -> list[Trail]:
+        """New connections that have fetched from the beginning on, and got all up to these offsets."""
+        trails = [self.connection() for _ in ends]
+        for trail, end in zip(trails, ends, strict=True):
+            self.fetches(trail, 0)
+            self.gets(trail, end)
+        return trails
+
     def commits(self, group: str, offset: int, part: int = 0) -> None:
         """A group says where it stands, a moment later."""
         self.now_ms += 10

@@ -8,7 +8,7 @@ from typing import Any
 
 import fastapi.applications
 import pytest
-from admin_api_kit import answer, client, parts, report, scope_of, status_of
+from admin_api_kit import answer, client, parts, report, scope_of, served, status_of
 from fastapi.testclient import TestClient
 
 from enforcer.control.access.tokens import Grant, Role, digest_of
@@ -86,8 +86,7 @@ def test_every_error_has_a_reason(api: TestClient) -> None:
 
 def test_usage_of_a_group() -> None:
     """Unknown groups 404, known ones with what was reported."""
-    made = parts()
-    api = client(made)
+    made, api = served()
     assert answer(api, "GET", f"{GROUPS}/rg1/usage") == (404, {"reason": "ResourceGroup does not exist"})
     answer(api, "PUT", f"{GROUPS}/rg1", {"publishRateInMsgs": 100})
     made.usage.take_report(report("p1", time.time_ns() // 1_000_000, 60, throttled=7))
@@ -154,8 +153,7 @@ def test_a_body_that_nobody_waits_for_is_no_next_request() -> None:
 
 def test_a_mistake_of_ours_is_one_answer() -> None:
     """500 with a reason, the traceback in the log; the next request is answered."""
-    made = parts()
-    api = client(made)
+    made, api = served()
     made.store.held["resourcegroups.rg1"] = None
     status, said = answer(api, "GET", f"{GROUPS}/rg1/usage")
     assert (status, list(said)) == (404, ["reason"])
@@ -167,8 +165,7 @@ def test_a_mistake_of_ours_is_one_answer() -> None:
 
 def test_requests_are_counted_by_route() -> None:
     """Names of groups and unknown paths do not become series."""
-    made = parts()
-    api = client(made)
+    made, api = served()
     for name in ("rg1", "rg2"):
         answer(api, "GET", f"{GROUPS}/{name}")
         answer(api, "GET", f"/{name}")

@@ -158,14 +158,19 @@ def test_what_is_no_origin_cannot_be_listed(origin: str, tmp_path: Path) -> None
         read_settings(AdminSettings, "admin", str(file))
 
 
+def write(file: Path, text: str) -> None:
+    """Replace a file of tokens as an editor does, or a mounted secret."""
+    new = file.with_suffix(".new")
+    new.touch(0o600)
+    new.write_text(text)
+    new.replace(file)
+
+
 def test_tokens_come_from_a_file_and_the_environment(tmp_path: Path) -> None:
     """Only digests are kept."""
     file = tmp_path / "tokens.yaml"
     digest = hashlib.sha256(b"look").hexdigest()
-    file.touch(0o600)
-    file.write_text(
-        f"tokens:\n- {{token: secret, role: admin, name: ops}}\n- {{sha256: {digest}, role: reader}}\n"
-    )
+    write(file, f"tokens:\n- {{token: secret, role: admin, name: ops}}\n- {{sha256: {digest}, role: reader}}")
     tokens = tokens_of(str(file), {VARIABLE: "reader:a:b,operator:c"})
     grants = [*tokens.in_force(AdminMetrics().token_reads)]
     # Under their old names, admin and reader, the roles are what they were.
@@ -196,8 +201,7 @@ def test_tokens_come_from_a_file_and_the_environment(tmp_path: Path) -> None:
 def test_a_file_that_is_wrong_lets_nobody_in(text: str, tmp_path: Path) -> None:
     """The start fails, with the line: without tokens this machine would be let in."""
     file = tmp_path / "tokens.yaml"
-    file.touch(0o600)
-    file.write_text(text)
+    write(file, text)
     with pytest.raises(ConfigError, match=r"tokens\.yaml:\d+: .*; expected ") as problem:
         grants_of_file(str(file))
     assert "secret" not in str(problem.value).replace("may be secret", "")
@@ -227,14 +231,6 @@ def test_a_variable_that_is_wrong_lets_nobody_in(text: str) -> None:
 def called(token: str) -> str:
     """How logs name a token without a name: wherever it stands."""
     return f"token-{hashlib.sha256(token.encode()).hexdigest()[:8]}"
-
-
-def write(file: Path, text: str) -> None:
-    """Replace a file of tokens as an editor does, or a mounted secret."""
-    new = file.with_suffix(".new")
-    new.touch(0o600)
-    new.write_text(text)
-    new.replace(file)
 
 
 def test_a_changed_file_is_read_again(tmp_path: Path) -> None:

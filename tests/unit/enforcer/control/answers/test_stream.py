@@ -70,6 +70,14 @@ def opened(made: Parts, listener: Listener, app: FastAPI | None = None) -> "asyn
     return asyncio.ensure_future(app(listener.scope, listener.receive, listener.send))  # type: ignore[arg-type]
 
 
+async def listening(made: Parts, *asked: str) -> tuple[Listener, "asyncio.Task[None]"]:
+    """A client that has been told something; see there."""
+    listener = Listener(*asked)
+    task = opened(made, listener)
+    await until(lambda: bool(listener.events))
+    return listener, task
+
+
 def ended(made: Parts, reason: str) -> float:
     """How many have ended so."""
     return sample_of(made.metrics.registry, "weir_admin_streams_ended_total", {"reason": reason})
@@ -93,9 +101,7 @@ async def test_it_tells_how_all_is_and_the_first_page(made: Parts) -> None:
 
 async def test_decisions_of_one_entity_come_as_they_are_made(made: Parts) -> None:
     """Those of others do not."""
-    listener = Listener("law=mutation&entity=user%3Dalice")
-    task = opened(made, listener)
-    await until(lambda: bool(listener.events))
+    listener, task = await listening(made, "law=mutation&entity=user%3Dalice")
     decided(made.view, admission(1), admission(2, subject="user=bob"), admission(3))
     await until(lambda: sum(name == "decision" for name, _ in listener.events) == 2)
     assert [said["ts"] for name, said in listener.events if name == "decision"] == [1, 3]
@@ -107,9 +113,7 @@ async def test_decisions_of_one_entity_come_as_they_are_made(made: Parts) -> Non
 async def test_a_slow_reader_is_dropped(made: Parts, monkeypatch: pytest.MonkeyPatch) -> None:
     """Once it has taken what it was sent it gets the end."""
     monkeypatch.setattr(stream, "SLOW_S", 0.05)
-    listener = Listener()
-    task = opened(made, listener)
-    await until(lambda: bool(listener.events))
+    listener, task = await listening(made)
     listener.takes.clear()
     await asyncio.sleep(0.2)
     listener.takes.set()
@@ -149,9 +153,7 @@ async def test_streams_that_come_at_once_have_the_same_bound(
 async def test_nothing_of_it_stays_when_its_client_leaves(made: Parts) -> None:
     """Each that has waited would wait for the end of the process."""
     before = asyncio.all_tasks()
-    listener = Listener()
-    task = opened(made, listener)
-    await until(lambda: bool(listener.events))
+    listener, task = await listening(made)
     listener.left.set()
     await asyncio.wait_for(task, 20)
     await until(lambda: asyncio.all_tasks() <= before)
@@ -164,9 +166,7 @@ async def test_it_goes_by_what_its_token_allows_now(
     made: Parts, token: str, in_force: list[Grant], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """None any more ends it, and fewer tenants than when it began: it would go on telling of the others."""
-    listener = Listener(token=token)
-    task = opened(made, listener)
-    await until(lambda: bool(listener.events))
+    _, task = await listening(made, "", token)
     monkeypatch.setattr(made.tokens, "in_force", lambda _reads: in_force)
     await asyncio.wait_for(task, 20)
     assert ended(made, "stopped") == 1
@@ -176,9 +176,7 @@ async def test_decisions_end_where_an_entity_is_not_its_tenants_any_more(made: P
     """A group that it is detached from: what others use of it is theirs."""
     held = made.store.held
     held |= {"resourcegroups.rg1": {}, "tenants.acme": {"resourcegroup": "rg1"}}
-    listener = Listener("law=shares&entity=rg1", token="acme")
-    task = opened(made, listener)
-    await until(lambda: bool(listener.events))
+    listener, task = await listening(made, "law=shares&entity=rg1", "acme")
     del held["tenants.acme"]
     count = len(listener.events)
     await until(lambda: len(listener.events) > count + 3)

@@ -3,7 +3,7 @@
 import time
 
 import pytest
-from admin_api_kit import answer, client, parts
+from admin_api_kit import answer, served
 from admin_backlog_kit import T, decision, report, take
 from delivery_kit import deliver
 from fastapi.testclient import TestClient
@@ -54,8 +54,7 @@ def test_what_applies_to_a_topic_can_be_asked(api: TestClient) -> None:
 
 def test_stats_of_a_topic() -> None:
     """404 while nothing was read of it, or long ago; a limit that is set shows at once."""
-    made = parts()
-    api = client(made)
+    made, api = served()
     now = time.time_ns() // 1_000_000
     missing = {"reason": f"Topic {T} not found"}
     assert answer(api, "GET", f"{P}/stats") == (404, missing)
@@ -75,12 +74,12 @@ def test_stats_of_a_topic() -> None:
 
 def test_stats_join_deliveries_and_backlogs() -> None:
     """Subscriptions that one side knows too."""
-    made = parts()
+    made, api = served()
     now = time.time_ns() // 1_000_000
     take(made.backlogs, [report(T, ("slow", -1), ("both", 3), ts=now), decision(ts=now)])
     for subscription in ("both", "new"):
         deliver(made.deliveries, now, topic=T, subscription=subscription)
-    status, stats = answer(client(made), "GET", f"{P}/stats")
+    status, stats = answer(api, "GET", f"{P}/stats")
     assert (status, stats["msgOutCounter"], stats["backlogSize"]) == (200, 20, 1_050)
     assert sorted(stats["subscriptions"]) == ["both", "new", "slow"]
     both = stats["subscriptions"]["both"]
@@ -90,8 +89,7 @@ def test_stats_join_deliveries_and_backlogs() -> None:
 
 def test_stats_of_a_partitioned_topic() -> None:
     """404 at `stats`, where its partitions are topics; deliveries are those of the topic."""
-    made = parts()
-    api = client(made)
+    made, api = served()
     now = time.time_ns() // 1_000_000
     names = [f"{T}-partition-{number}" for number in range(2)]
     take(made.backlogs, [one(name, ts=now) for name in names for one in (report, decision)])

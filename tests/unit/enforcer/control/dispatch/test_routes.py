@@ -3,7 +3,7 @@
 import time
 
 import pytest
-from admin_api_kit import answer, client, parts
+from admin_api_kit import answer, served
 from delivery_kit import decide, deliver
 from fastapi.testclient import TestClient
 
@@ -40,8 +40,7 @@ def test_a_rate_lives_as_in_pulsar(api: TestClient, path: str) -> None:
 
 def test_places_are_those_of_the_policies() -> None:
     """Entries as a file has them; names of consumer groups may hold slashes and newlines."""
-    made = parts()
-    api = client(made)
+    made, api = served()
     for rate, path in enumerate(PLACES, 1):
         assert answer(api, "POST", path, {"dispatchThrottlingRateInMsg": rate}) == (204, "")
     rates = [{"dispatchThrottlingRateInMsg": rate} for rate in range(7)]
@@ -103,8 +102,7 @@ def test_the_brokers_settings(api: TestClient) -> None:
 
 def test_stats_of_a_topic() -> None:
     """404 while nothing was read of it; what pulsar-admin asks for besides is passed over."""
-    made = parts()
-    api = client(made)
+    made, api = served()
     missing = {"reason": "Topic persistent://acme/orders/t1 not found"}
     assert answer(api, "GET", f"{P}/stats") == (404, missing)
     assert answer(api, "GET", "/admin/v2/persistent/acme/a%20b/t1/stats")[0] == 412

@@ -11,9 +11,14 @@ from streaming.contract.errors import BadEvent
 from streaming.laws.dispatch.law import NONE
 
 
-def test_deliveries_are_counted_by_subscription_broker_and_proxy() -> None:
+@pytest.fixture
+def table() -> DeliveryTable:
+    """It is empty."""
+    return DeliveryTable(10)
+
+
+def test_deliveries_are_counted_by_subscription_broker_and_proxy(table: DeliveryTable) -> None:
     """Totals since the first that was read."""
-    table = DeliveryTable(10)
     for ts in (1_000, 2_000):
         deliver(table, ts)
     deliver(table, 3_000, proxy="p2")
@@ -25,9 +30,8 @@ def test_deliveries_are_counted_by_subscription_broker_and_proxy() -> None:
     assert table.of_topic("persistent://a/b/other", 3_000) == []
 
 
-def test_what_held_back_is_counted_once() -> None:
+def test_what_held_back_is_counted_once(table: DeliveryTable) -> None:
     """Repeats are not."""
-    table = DeliveryTable(10)
     decide(table)
     decide(table, ts=2_000)
     decide(table, ts=2_000, repeat=True)
@@ -38,9 +42,8 @@ def test_what_held_back_is_counted_once() -> None:
     assert cuts == {("subscription", "msgs"): 2, ("topic", "bytes"): 1}
 
 
-def test_the_newest_decision_holds_a_counter() -> None:
+def test_the_newest_decision_holds_a_counter(table: DeliveryTable) -> None:
     """Of a broker and a topic whatever subscription it is about; an older one that comes late does not."""
-    table = DeliveryTable(10)
     decide(table, ts=5_000)
     decide(table, ts=4_000, subscription="r")
     decide(table, ts=6_000, topic="persistent://a/b/u")
@@ -61,9 +64,8 @@ def test_the_newest_decision_holds_a_counter() -> None:
                       "subscription": {"msgs": 1, "bytes": 2}}},
     ],
 )  # fmt: skip
-def test_a_decision_is_kept_as_it_was_said(fields: dict[str, Any]) -> None:
+def test_a_decision_is_kept_as_it_was_said(table: DeliveryTable, fields: dict[str, Any]) -> None:
     """Nulls too."""
-    table = DeliveryTable(10)
     decide(table, **fields)
     assert table.newest("b1", T, "s") == dispatch_of(DECISION | {"proxy": "p1"} | fields)
 
@@ -85,9 +87,8 @@ def test_the_table_is_bounded() -> None:
     assert table.newest("b1", T) is None
 
 
-def test_rates_are_those_of_the_last_minute() -> None:
+def test_rates_are_those_of_the_last_minute(table: DeliveryTable) -> None:
     """Since the first delivery if that is not so long ago; one second at least; late ones count."""
-    table = DeliveryTable(10)
 
     def rates(now_ms: int) -> tuple[float, float]:
         ((_, row),) = table.of_topic(T, now_ms)
@@ -106,9 +107,8 @@ def test_rates_are_those_of_the_last_minute() -> None:
     assert rates(600_000 - 1)[0] == pytest.approx(5 * 60 / 59.999)
 
 
-def test_sums_beyond_64_bits_are_cut() -> None:
+def test_sums_beyond_64_bits_are_cut(table: DeliveryTable) -> None:
     """Whatever somebody writes."""
-    table = DeliveryTable(10)
     for _ in range(2):
         deliver(table, 1_000, msgs=(2**63 - 1) // 100)
     ((_, row),) = table.of_topic(T, 1_000)

@@ -28,13 +28,19 @@ def test_groups() -> None:
     assert world.counted.held[-1] == (BROKER, full("t"), GROUP, "subscription", "msgs")
 
 
-def test_what_may_be_of_several_groups_is_said(caplog: pytest.LogCaptureFixture) -> None:
-    """Once for a client, with what to do; each fetch is counted, though it is planned again and again."""
-    world = World(subscriptions={(full("t"), GROUP): (6, 0)})
-    world.now_ms = 6_000.0
-    rig = Rig(world)
+def ambiguous(rate: int, **settings: str) -> World:
+    """Where a client reads for a limited group or for another one."""
+    world = World(settings, subscriptions={(full("t"), GROUP): (rate, 0)})
     for group in (GROUP, "h"):
         world.desk.readers.assigned(CLIENT, group, "m", {"t": frozenset({0})})
+    return world
+
+
+def test_what_may_be_of_several_groups_is_said(caplog: pytest.LogCaptureFixture) -> None:
+    """Once for a client, with what to do; each fetch is counted, though it is planned again and again."""
+    world = ambiguous(6)
+    world.now_ms = 6_000.0
+    rig = Rig(world)
     rig.gets({"t": 1}, {"t": [SIX * 3]})
     assert rig.plan({"t": 1}) is None and rig.plan({"t": 1}) is None
     (said,) = [record.getMessage() for record in caplog.records]
@@ -44,10 +50,8 @@ def test_what_may_be_of_several_groups_is_said(caplog: pytest.LogCaptureFixture)
 
 def test_what_may_be_of_several_groups_leaves_out_seconds() -> None:
     """One of four, by chance, so that any two that read at one pace come to stand at different offsets."""
-    world = World(subscriptions={(full("t"), GROUP): (1_000, 0)})
+    world = ambiguous(1_000)
     rigs = [Rig(world) for _ in range(10)]
-    for group in (GROUP, "h"):
-        world.desk.readers.assigned(CLIENT, group, "m", {"t": frozenset({0})})
     came: list[list[bool]] = [[] for _ in rigs]
     for _ in range(40):
         for rig, its in zip(rigs, came, strict=True):
@@ -58,10 +62,8 @@ def test_what_may_be_of_several_groups_leaves_out_seconds() -> None:
 
 def test_ambiguous_fetches_may_pass() -> None:
     """With the setting the limit of a subscription alone does not hold; there is no session all the same."""
-    world = World({"ambiguous_fetch": "pass"}, subscriptions={(full("t"), GROUP): (6, 0)})
+    world = ambiguous(6, ambiguous_fetch="pass")
     rig = Rig(world)
-    for group in (GROUP, "h"):
-        world.desk.readers.assigned(CLIENT, group, "m", {"t": frozenset({0})})
     request, plan = rig.sent({"t": 1}, session=5)
     assert (request.session_id, request.session_epoch) == (5, -1) and plan.cut is None
     # A later part has held it.

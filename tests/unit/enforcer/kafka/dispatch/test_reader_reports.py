@@ -104,6 +104,14 @@ def test_nobody_is_told_by_who_is_alone() -> None:
     assert a.sent == [] and a.desk.readers.news() == ([], [])
 
 
+def reads(proxy: Proxy, rig: Rig, places: list[tuple[int, int]]) -> None:
+    """A connection of a proxy asks for these offsets of partitions of the topic."""
+    trail = rig.fetches._trail
+    trail.asked(T, places, 0.0)
+    trail.client = CLIENT
+    proxy.desk.groups_of(CLIENT, trail, T, ["t"], [0])
+
+
 def living(proxy: Proxy) -> list[Trail]:
     """The connections that a proxy knows to read the topic."""
     return [trail for trail in proxy.desk.finder.trails.on(T, "alice") if not trail.ended]
@@ -131,9 +139,7 @@ def test_groups_are_told_apart_over_two_proxies(pair: tuple[Proxy, Proxy]) -> No
     assert a.desk.groups_of(CLIENT, rigs[a].fetches._trail, T, ["t"], [0])[0] == ("h",)
     # What has ended is told, what is not said again is forgotten.
     ended = Rig(a.world)
-    ended.fetches._trail.client = CLIENT
-    ended.fetches._trail.asked(T, [(0, 0)], 0.0)
-    a.desk.groups_of(CLIENT, ended.fetches._trail, T, ["t"], [0])
+    reads(a, ended, [(0, 0)])
     a.tells(b)
     assert len(living(b)) == 3
     ended.fetches.close()
@@ -191,10 +197,7 @@ def test_what_cannot_all_be_told_in_time_does_not_pile_up(
     monkeypatch.setattr(reader_reports, "AT_ONCE_BYTES", 1)
     monkeypatch.setattr(reader_reports, "RECORD_BYTES", 1)
     for _ in range(50):
-        rig = Rig(a.world)
-        rig.fetches._trail.asked(T, [(0, 0)], 0.0)
-        rig.fetches._trail.client = CLIENT
-        a.desk.groups_of(CLIENT, rig.fetches._trail, T, ["t"], [0])
+        reads(a, Rig(a.world), [(0, 0)])
     for _ in range(40):
         a.tells(b)
     assert len(a.telling._rows) <= 50
@@ -212,9 +215,7 @@ def test_connections_with_many_partitions_wait_their_turn(
         monkeypatch.setattr(reader_reports, name, most)
     rigs = [Rig(a.world) for _ in range(3)]
     for rig in rigs:
-        rig.fetches._trail.asked(T, [(number, 0) for number in range(3)], 0.0)
-        rig.fetches._trail.client = CLIENT
-        a.desk.groups_of(CLIENT, rig.fetches._trail, T, ["t"], [0])
+        reads(a, rig, [(number, 0) for number in range(3)])
     for _ in range(4):
         a.tells(b)
         assert sum(len(row[-1]) for _, row in a.telling._rows) <= 5
@@ -229,9 +230,7 @@ def test_nobody_keeps_room_from_others(pair: tuple[Proxy, Proxy], monkeypatch: p
     rigs = [Rig(a.world) for _ in range(4)]
     for moved in range(1, 9):
         for rig in rigs if moved == 1 else rigs[:3]:
-            rig.fetches._trail.asked(T, [(number, moved) for number in range(2)], 0.0)
-            rig.fetches._trail.client = CLIENT
-            a.desk.groups_of(CLIENT, rig.fetches._trail, T, ["t"], [0])
+            reads(a, rig, [(number, moved) for number in range(2)])
         a.tells(b)
     assert len(living(b)) == 4
 

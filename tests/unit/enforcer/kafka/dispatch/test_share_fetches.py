@@ -1,5 +1,6 @@
 """ShareFetch requests of one connection under limits: held, asking for less or for nothing, never cut."""
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -46,12 +47,17 @@ class Rig(Waiter):
         said = read_request(plan.frame)
         return said["MaxRecords"], said["MaxBytes"]
 
-    def get(self, count: int, topics: str = "t", **fields: Any) -> None:
-        """A request goes on, and so many records of the first topic come."""
+    def goes(self, topics: str = "", **fields: Any) -> tuple[dict[str, Any], Callable[[bytes], bytes]]:
+        """What a request asks for as it goes on, and what takes its answer."""
         plan = self.plan(topics, **fields)
         assert plan is not None and plan.cut is not None
+        return read_request(plan.frame), plan.cut
+
+    def get(self, count: int, topics: str = "t", **fields: Any) -> None:
+        """A request goes on, and so many records of the first topic come."""
+        _, cut = self.goes(topics, **fields)
         answer = share_response({topics[0]: (batch(count), [(0, count - 1, 1)])})
-        assert plan.cut(answer) is answer
+        assert cut(answer) is answer
 
 
 def test_it_asks_for_what_is_left() -> None:
@@ -116,9 +122,8 @@ def test_a_session_that_went_on_unread_has_unknown_topics() -> None:
     rig = Rig(World())
     assert rig.room("u", epoch=0) == (500, FETCH_LIMIT_MAX)
     rig.world.counted.begun += 1
-    plan = rig.plan(epoch=7)
-    assert plan is not None and plan.cut is not None
-    plan.cut(share_response({"t": (batch(1), [(0, 0, 1)])}))
+    _, cut = rig.goes(epoch=7)
+    cut(share_response({"t": (batch(1), [(0, 0, 1)])}))
     assert rig.room(epoch=8) == (9, FETCH_LIMIT_MAX)
 
 
@@ -150,9 +155,8 @@ def test_what_the_broker_refused_hides_no_topic(fields: dict[str, Any]) -> None:
     """It has the topic in the session that goes on, and would bring it to requests that nobody limits."""
     rig = Rig(World())
     rig.get(20, "tu", epoch=0)
-    plan = rig.plan(**fields)
-    assert plan is not None and plan.cut is not None
-    assert plan.cut(refusal := share_response({}, error=123)) is refusal
+    _, cut = rig.goes(**fields)
+    assert cut(refusal := share_response({}, error=123)) is refusal
     assert rig.plan() is None
 
 
@@ -162,14 +166,12 @@ def test_a_session_that_began_unread_is_known_by_what_it_brings() -> None:
     rig.get(20, "t", epoch=0)
     other, third = Rig(rig.world), Rig(rig.world)
     # It might go on with what began through another proxy: until its topics are told, one record at a time.
-    plan = other.plan(epoch=5, MemberId=b"o")
-    assert plan is not None and plan.cut is not None
-    said = read_request(plan.frame)
+    said, cut = other.goes(epoch=5, MemberId=b"o")
     assert (said["MaxRecords"], said["MaxBytes"]) == (1, PART_BYTES_MIN)
     assert third.plan(epoch=5, MemberId=b"p") is None and rig.world.counter("large") == 0
     rig.world.now_ms += UNHEARD_MS
     assert third.room(epoch=5, MemberId=b"p") == (1, PART_BYTES_MIN)
-    plan.cut(share_response({"t": (batch(3), [(0, 2, 1)])}))
+    cut(share_response({"t": (batch(3), [(0, 2, 1)])}))
     assert third.room(epoch=0, MemberId=b"p") == (500, FETCH_LIMIT_MAX)
     assert [each.msgs for each in rig.world.counted.delivered] == [20, 3]
     assert other.plan(epoch=6, MemberId=b"o") is None
@@ -206,11 +208,10 @@ def test_members_take_turns_from_the_beginning() -> None:
     the broker no longer than that."""
     world = World()
     one, other = Rig(world), Rig(world)
-    plan = one.plan("t", epoch=0)
+    said, cut = one.goes("t", epoch=0)
     assert other.plan("t", epoch=0) is None
-    assert plan is not None and plan.cut is not None
-    assert read_request(plan.frame)["MaxWaitMs"] == RESERVED_MS
-    plan.cut(share_response({"t": (batch(4), [(0, 3, 1)])}))
+    assert said["MaxWaitMs"] == RESERVED_MS
+    cut(share_response({"t": (batch(4), [(0, 3, 1)])}))
     assert other.woken and other.room("t", epoch=0) == (6, FETCH_LIMIT_MAX)
 
 
@@ -220,10 +221,9 @@ def test_who_has_been_alone_waits_at_the_broker_as_long_as_it_likes() -> None:
     one = Rig(world)
 
     def waits_ms(rig: Rig, most: int = 500, **fields: Any) -> int:
-        plan = rig.plan("t", MaxWaitMs=most, **fields)
-        assert plan is not None and plan.cut is not None
-        plan.cut(share_response({}))
-        return int(read_request(plan.frame)["MaxWaitMs"])
+        said, cut = rig.goes("t", MaxWaitMs=most, **fields)
+        cut(share_response({}))
+        return int(said["MaxWaitMs"])
 
     assert waits_ms(one, epoch=0) == RESERVED_MS
     world.now_ms += ALONE_MS

@@ -105,9 +105,7 @@ def test_a_group_with_less_of_its_own_beside_a_hungry_one(
 
 def test_limits_of_their_own_that_are_too_much_together() -> None:
     """Each gets what is fair: the small one all, the others the same of the rest."""
-    small, one, other = rates({"small": 5, "one": 30, "other": 0}, 40)
-    assert small == pytest.approx(5, rel=0.1)
-    assert one == pytest.approx(17.5, rel=0.1) and other == pytest.approx(17.5, rel=0.1)
+    assert rates({"small": 5, "one": 30, "other": 0}, 40) == pytest.approx([5, 17.5, 17.5], rel=0.1)
 
 
 def test_they_stand_in_the_lines_in_which_is_seen_what_others_take() -> None:

@@ -36,10 +36,7 @@ def test_who_never_had_an_offset_is_not_the_one_that_commits_it(scene: Scene) ->
 
 def test_who_stays_unclear_while_both_stand_at_one_place(scene: Scene) -> None:
     """A commit that both had tells nothing, one that neither had either."""
-    a, b = scene.connection(), scene.connection()
-    for trail in (a, b):
-        scene.fetches(trail, 0)
-        scene.gets(trail, 100)
+    a, b = scene.delivered(100, 100)
     for group, offset in ((SLOW, 100), (FREE, 100), (FREE, 7_000)):
         scene.commits(group, offset)
         assert scene.fetches(a, 100) == scene.fetches(b, 100) == {SLOW, FREE}
@@ -47,9 +44,7 @@ def test_who_stays_unclear_while_both_stand_at_one_place(scene: Scene) -> None:
 
 def test_an_offset_that_was_committed_before_a_connection_began_tells_nothing(scene: Scene) -> None:
     """Its consumer may have moved there."""
-    a = scene.connection()
-    scene.fetches(a, 0)
-    scene.gets(a, 500)
+    scene.delivered(500)
     scene.commits(SLOW, 300)
     b = scene.connection()
     assert scene.fetches(b, 9_000) == {SLOW, FREE}
@@ -59,9 +54,7 @@ def test_an_offset_that_was_committed_before_a_connection_began_tells_nothing(sc
 
 def test_another_ones_trail_is_needed(scene: Scene) -> None:
     """A made-up offset frees nobody."""
-    a = scene.connection()
-    scene.fetches(a, 0)
-    scene.gets(a, 500)
+    (a,) = scene.delivered(500)
     scene.commits(SLOW, 10**9)
     assert scene.fetches(a, 500) == {SLOW, FREE}
 
@@ -149,9 +142,7 @@ def test_a_group_that_fetches_under_another_client_id() -> None:
 def test_who_goes_on_where_one_may_have_ended() -> None:
     """For a moment it may be the same consumer again; then the old connection is there still, or not."""
     scene = Scene(SLOW)
-    own, new = scene.connection(), scene.connection()
-    scene.fetches(own, 0)
-    scene.gets(own, 100)
+    (own,), new = scene.delivered(100), scene.connection()
     scene.commits(SLOW, 80)
     assert scene.fetches(new, 90, OTHER) == {SLOW}
     for offset in (79, 101):
@@ -173,9 +164,7 @@ def test_what_a_group_has_read_itself_is_looked_for_nowhere_else() -> None:
             raise AssertionError
 
     scene = Scene(SLOW)
-    own = scene.connection()
-    scene.fetches(own, 0)
-    scene.gets(own, 100)
+    scene.delivered(100)
     scene.trails._by_topic[T] = Unread(scene.trails._by_topic[T])
     scene.commits(SLOW, 100)
     scene.settles()

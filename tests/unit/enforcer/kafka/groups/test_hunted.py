@@ -61,10 +61,7 @@ def test_what_a_decoy_only_asks_for_explains_nothing(client: Client) -> None:
 
 def test_what_is_found_ends_when_it_was_wrong(scene: Scene) -> None:
     """A group that commits what only another's connection had was read for by that."""
-    a, b = scene.connection(), scene.connection()
-    for trail, end in ((a, 300), (b, 200)):
-        scene.fetches(trail, 0)
-        scene.gets(trail, end)
+    a, b = scene.delivered(300, 200)
     scene.commits(FREE, 300)
     assert scene.fetches(b, 200) == {SLOW}
     scene.settles()
