@@ -102,30 +102,17 @@ async def test_the_table_has_a_bound(monkeypatch: pytest.MonkeyPatch) -> None:
     assert len(asked.asked) == before + 1
 
 
-async def test_an_upstream_that_is_down_says_nothing() -> None:
-    """Nobody in particular, and asked again the next time."""
+@pytest.mark.parametrize("status", [429, 502, 503])
+@pytest.mark.parametrize("met", ["right", "wrong", "down"])
+async def test_an_upstream_in_trouble_says_nothing_for_long(met: str, status: int) -> None:
+    """Whichever question met it: a restart would have all go by nobody's quota for a minute more."""
     asked = Asked(200, 401)
-    asked.down = True
+    setattr(asked, met, status)
     principals = asked.principals()
     assert await principals.user(jwt(sub="ann").encode()) == "ANONYMOUS"
-    asked.down = False
+    asked.right, asked.wrong, asked.down = 200, 401, False
     assert await principals.user(jwt(sub="ann").encode()) == "ann"
     assert await principals.user(None) == "ANONYMOUS"
-
-
-@pytest.mark.parametrize("status", [429, 502, 503])
-async def test_an_upstream_in_trouble_says_nothing_for_long(status: int) -> None:
-    """Whichever question met it: a restart would have all go by nobody's quota for a minute more."""
-    asked = Asked(status, 401)
-    principals = asked.principals()
-    assert await principals.user(jwt(sub="ann").encode()) == "ANONYMOUS"
-    asked.right = 200
-    assert await principals.user(jwt(sub="ann").encode()) == "ann"
-    asked = Asked(200, status)
-    principals = asked.principals()
-    assert await principals.user(jwt(sub="ann").encode()) == "ANONYMOUS"
-    asked.wrong = 401
-    assert await principals.user(jwt(sub="ann").encode()) == "ann"
 
 
 async def test_who_is_not_accepted_uses_nobodys_quota_up(front: Front) -> None:

@@ -1,6 +1,5 @@
 """Every broker address in a response is replaced, and nothing else."""
 
-import copy
 import struct
 from collections.abc import Callable
 from typing import Any
@@ -45,6 +44,16 @@ def rewrite_addresses(api_key: int, version: int, response: bytes, address_of: A
     return Rewriter(address_of, lambda: 0)(api_key, version, response)
 
 
+def replaced(api_key: int, version: int, message: Any, nodes: list[Any]) -> list[tuple[int, str, int]]:
+    """The addresses of these nodes are replaced in a response, and nothing else; whom the proxy asked for."""
+    ports = Ports()
+    frame = rewrite_addresses(api_key, version, response(message), ports if nodes else never)
+    for number, node in nodes:
+        node.host, node.port = PROXY, FIRST_PORT + number
+    assert frame == response(message)
+    return ports.seen
+
+
 @each("version", range(14))
 def test_metadata(version: int) -> None:
     """The broker list is rewritten; racks, controller and topics are copied as they are."""
@@ -57,12 +66,8 @@ def test_metadata(version: int) -> None:
     message = build(
         MetadataResponse, version, brokers=brokers, topics=topics, cluster_id="c", controller_id=2
     )
-    ports = Ports()
-    frame = rewrite_addresses(frames.METADATA, version, response(message), ports)
-    assert ports.seen == [(1, "b1", 9093), (2, "b2", 9094)]
-    for broker in message.brokers:
-        broker.host, broker.port = PROXY, FIRST_PORT + broker.node_id
-    assert frame == response(message)
+    asked = replaced(frames.METADATA, version, message, [(node.node_id, node) for node in message.brokers])
+    assert asked == [(1, "b1", 9093), (2, "b2", 9094)]
 
 
 def test_metadata_keeps_unknown_tags_of_brokers() -> None:
@@ -87,14 +92,12 @@ def test_find_coordinator(version: int) -> None:
         found = [build(cls, version, node_id=r["node_id"], host=r["host"], port=r["port"]) for r in rows]
     else:
         found = [build(cls, version, coordinators=rows)]
-    ports = Ports()
+    asked = []
     for message in found:
-        frame = rewrite_addresses(frames.FIND_COORDINATOR, version, response(message), ports)
-        for row in message.coordinators if version >= 4 else [message]:
-            if row.node_id == 1:
-                row.host, row.port = PROXY, FIRST_PORT + 1
-        assert frame == response(message)
-    assert ports.seen == [(1, "b1", 9092)]
+        rows = message.coordinators if version >= 4 else [message]
+        known = [(row.node_id, row) for row in rows if row.node_id == 1]
+        asked += replaced(frames.FIND_COORDINATOR, version, message, known)
+    assert asked == [(1, "b1", 9092)]
 
 
 @pytest.mark.parametrize("version", range(3))
@@ -103,12 +106,8 @@ def test_describe_cluster(version: int) -> None:
     brokers = [{"broker_id": node, "host": "b", "port": node, "is_fenced": node == 2} for node in (1, 2)]
     fields = {"cluster_id": "c", "controller_id": 1, "error_message": "none"}
     message = build(DescribeClusterResponse, version, brokers=brokers, **fields)
-    ports = Ports()
-    frame = rewrite_addresses(frames.DESCRIBE_CLUSTER, version, response(message), ports)
-    assert ports.seen == [(1, "b", 1), (2, "b", 2)]
-    for broker in message.brokers:
-        broker.host, broker.port = PROXY, FIRST_PORT + broker.broker_id
-    assert frame == response(message)
+    nodes = [(node.broker_id, node) for node in message.brokers]
+    assert replaced(frames.DESCRIBE_CLUSTER, version, message, nodes) == [(1, "b", 1), (2, "b", 2)]
 
 
 ENDPOINT = st.tuples(
@@ -129,13 +128,9 @@ def endpoints_of(rows: list[tuple[int, str, int, str | None]]) -> dict[str, Any]
 
 def check_endpoints(api_key: int, version: int, message: Any, count: int) -> None:
     """The rewritten response equals the same message built with the proxy's addresses."""
-    plain = response(message)
-    assert may_hold_endpoints(api_key, plain) or not count
-    frame = rewrite_addresses(api_key, version, plain, Ports() if count else never)
-    expected = copy.deepcopy(message)
-    for node in expected.node_endpoints if count else []:
-        node.host, node.port = PROXY, FIRST_PORT + node.node_id
-    assert frame == response(expected)
+    assert may_hold_endpoints(api_key, response(message)) or not count
+    nodes = message.node_endpoints if count else []
+    replaced(api_key, version, message, [(node.node_id, node) for node in nodes])
 
 
 @given(st.integers(16, 18), st.lists(st.lists(RECORDS, max_size=2), max_size=2), ENDPOINTS)

@@ -70,16 +70,10 @@ def test_the_rest_keeps_unknown_tags() -> None:
     assert without(read, {0}) == with_tag(with_tag(short, len(short) - 1), end - 1)
 
 
-@pytest.mark.parametrize("name", ["a", "A-b_c.9", "__ok", "x" * 249])
-def test_legal_names(name: str) -> None:
-    """Letters, digits, dot, dash and underscore, up to 249."""
-    assert is_legal_name(name)
-
-
-@each("name", ["", ".", "..", "a b", "é", "a\n", "a/b", "x" * 250])
-def test_illegal_names(name: str) -> None:
-    """All else is refused by the broker before it charges."""
-    assert not is_legal_name(name)
+def test_legal_names() -> None:
+    """Letters, digits, dot, dash and underscore, up to 249; a broker refuses all else before it charges."""
+    assert all(map(is_legal_name, ["a", "A-b_c.9", "__ok", "x" * 249]))
+    assert not any(map(is_legal_name, ["", ".", "..", "a b", "é", "a\n", "a/b", "x" * 250]))
 
 
 @each(("api", "version"), CASES)
