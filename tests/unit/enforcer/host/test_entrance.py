@@ -310,19 +310,16 @@ def test_who_comes_while_it_closes_is_sent_away(recwarn: pytest.WarningsRecorder
     assert not [str(one.message) for one in recwarn]
 
 
-@pytest.mark.parametrize("doors", [{}, REQUIRED])
+@pytest.mark.parametrize("doors", [{}, REQUIRED, {"connection_creation_rate": 9}])
 async def test_as_many_may_wait_to_be_taken_however_they_come_in(doors: Any) -> None:
-    """Those of a proxy that was restarted come at once, and each beyond the bound loses a second."""
+    """Those of a proxy that was restarted come at once, and each beyond the bound loses a second.
+
+    Small answers leave at once: a client's socket does not wait to fill a packet.
+    """
     async with Door(**doors) as door:
         told = door._listener.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 104)
         # tcpi_sacked: of a socket that listens, how many may wait.
         assert int.from_bytes(told[28:32], sys.byteorder) == BACKLOG
-
-
-@pytest.mark.parametrize("doors", [{}, REQUIRED, {"connection_creation_rate": 9}])
-async def test_small_answers_leave_at_once(doors: Any) -> None:
-    """However a client comes in: its socket does not wait to fill a packet."""
-    async with Door(**doors) as door:
         _, writer = await door.connect(text("192.0.2.7", 1))
         made = (await door.next()).transport.get_extra_info("socket")
         assert made.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY) == 1

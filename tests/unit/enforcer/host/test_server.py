@@ -37,6 +37,14 @@ class BareHost(Host[Any]):
         return 0
 
 
+class IdleHost(BareHost):
+    """One to which nobody can come."""
+
+    def __init__(self, *given: Address, **settings: Any) -> None:
+        super().__init__(*given, **settings)
+        self._listener.close()
+
+
 class Client:
     """A client's connection that notes what is done to it."""
 
@@ -61,19 +69,17 @@ class Client:
 
 async def test_kafka_by_ipv6_is_reached_by_its_port() -> None:
     """librdkafka finds none in ::1:9092, and takes all of it for an address."""
-    host = BareHost(("::1", 9092))
-    host._listener.close()
+    host = IdleHost(("::1", 9092))
     assert host.cluster.bootstrap == "[::1]:9092"
 
 
 async def test_a_connection_that_cannot_be_looked_at_ends_no_watch(caplog: pytest.LogCaptureFixture) -> None:
     """The others are looked at in the same second, and it is logged and counted."""
-    host, bad, good = BareHost(), cast(Any, None), Client()
+    host, bad, good = IdleHost(), cast(Any, None), Client()
     # In this order.
     host.connections = cast(Any, [bad, good, bad])
     host._look_at_connections()
     assert good.said == ["check"]
-    host._listener.close()
     assert caplog.text.count("could not be looked at") == 2
     assert host.metrics.bad_frames.labels("internal")._value.get() == 2
 
@@ -81,11 +87,10 @@ async def test_a_connection_that_cannot_be_looked_at_ends_no_watch(caplog: pytes
 async def test_a_look_of_the_proxy_that_fails_ends_no_watch(monkeypatch: pytest.MonkeyPatch) -> None:
     """Connections are looked at a second later all the same."""
     monkeypatch.setattr(server, "_TICK_S", 0.0)
-    host, one, checked = BareHost(), Client(), asyncio.Semaphore(0)
+    host, one, checked = IdleHost(), Client(), asyncio.Semaphore(0)
     one.check = lambda _now_ms: checked.release()  # type: ignore[method-assign]
     host.look = cast(Any, None)  # type: ignore[method-assign]
     host.connections = cast(Any, [one])
-    host._listener.close()
     host.spawn(host._tick())
     async with asyncio.timeout(5):
         for _ in range(2):
@@ -95,7 +100,7 @@ async def test_a_look_of_the_proxy_that_fails_ends_no_watch(monkeypatch: pytest.
 
 async def test_an_end_that_cannot_be_told_ends_no_watch(caplog: pytest.LogCaptureFixture) -> None:
     """The others hear of theirs: else nobody would be looked at any more, until the process is restarted."""
-    host, clients = BareHost(), [Client(), Client(), Client()]
+    host, clients = IdleHost(), [Client(), Client(), Client()]
     host.connections = cast(Any, clients)
     ends = [socket.socketpair() for _ in clients]
     for client, (ours, theirs) in zip(clients, ends, strict=True):
@@ -107,7 +112,6 @@ async def test_an_end_that_cannot_be_told_ends_no_watch(caplog: pytest.LogCaptur
     assert clients[1].said == ["check", "notice"]
     for ours, _ in ends:
         ours.close()
-    host._listener.close()
     assert caplog.text.count("could not be looked at") == 2
 
 
@@ -141,8 +145,7 @@ async def test_a_socket_of_the_turn_of_a_stop_is_closed() -> None:
 @pytest.mark.parametrize("age_max_s", [100, 0])
 async def test_an_old_connection_is_drained_then_dropped(age_max_s: int) -> None:
     """A young one is let be, and where nothing bounds the age all are."""
-    host, one = BareHost(connection_age_max_s=age_max_s), Client()
-    host._listener.close()
+    host, one = IdleHost(connection_age_max_s=age_max_s), Client()
     assert not host.admit(one)
     came_ms = host.now_ms()
     for later_ms in (89_000, 101_000, 131_000):
@@ -157,8 +160,7 @@ async def test_an_old_connection_is_drained_then_dropped(age_max_s: int) -> None
 @pytest.mark.parametrize("login_timeout_s", [5, 0])
 async def test_who_does_not_log_in_is_dropped(login_timeout_s: int) -> None:
     """Who has is let be, and where nobody must all are."""
-    host, nobody, alice = BareHost(login_timeout_s=login_timeout_s), Client(), Client()
-    host._listener.close()
+    host, nobody, alice = IdleHost(login_timeout_s=login_timeout_s), Client(), Client()
     shown = Client()
     shown.user = "of a certificate"
     assert not any(map(host.admit, (nobody, alice, shown))) and host.identify(alice, "alice")
@@ -172,8 +174,7 @@ async def test_who_does_not_log_in_is_dropped(login_timeout_s: int) -> None:
 
 async def test_a_user_has_so_many_connections() -> None:
     """A login again by the same is none more; ANONYMOUS has no bound, and who is gone makes room."""
-    host, clients = BareHost(connections_per_user=2), [Client() for _ in range(6)]
-    host._listener.close()
+    host, clients = IdleHost(connections_per_user=2), [Client() for _ in range(6)]
     assert not any(map(host.admit, clients))
     by_alice = [host.identify(client, "alice") for client in (*clients[:2], *clients[:3])]
     assert by_alice == [True, True, True, True, False]

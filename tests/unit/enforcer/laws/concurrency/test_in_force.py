@@ -35,9 +35,14 @@ def limit() -> LimitInForce:
 
 
 def test_a_decision_of_other_policies_is_passed_over(limit: LimitInForce) -> None:
-    """It was made under an algorithm that is not in force."""
+    """It was made under an algorithm that is not in force; and a limit of nothing is one.
+
+    Somebody must be able to find out that the broker is well again.
+    """
     limit.take(decided(50, algorithm="vegas"), 0.0)
     assert limit.limit == 40
+    limit.take(decided(0), 0.0)
+    assert limit.limit == 1
 
 
 def test_other_settings_begin_anew_and_equal_ones_do_not(limit: LimitInForce) -> None:
@@ -113,9 +118,3 @@ def test_without_traffic_a_job_is_away_only_when_its_limit_has_ended(limit: Limi
     assert not limit.look(59_999.0)
     assert limit.look(60_000.0)
     assert limit.limit == 50
-
-
-def test_a_limit_of_nothing_is_one(limit: LimitInForce) -> None:
-    """Somebody must be able to find out that the broker is well again."""
-    limit.take(decided(0), 0.0)
-    assert limit.limit == 1

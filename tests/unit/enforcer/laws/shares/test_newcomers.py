@@ -42,11 +42,20 @@ def test_more_proxies_count_at_once_fewer_later(one: Newcomers) -> None:
     assert [one.part("g", at) for at in (5_500.0, 6_499.0, 6_500.0)] == [0.25, 0.25, 1.0]
 
 
-def test_alone_nothing_stands_elsewhere(one: Newcomers) -> None:
-    """The shares of one that is gone keep nobody back."""
-    one.set_alive(1, 0.0)
-    one.stand(slots_of(["g"]), 0.0, 180_000.0)
-    assert one.part("g", SETTLE_MS) == 1.0
+@pytest.mark.parametrize(
+    ("alive", "lasts_ms", "now_ms", "part"),
+    [(1, 180_000.0, SETTLE_MS, 1.0), (2, 2.0**53, 1e9, JOINING_FRACTION)],
+)
+def test_what_stands_elsewhere(
+    one: Newcomers, alive: int, lasts_ms: float, now_ms: float, part: float
+) -> None:
+    """Nothing for one that is alone: the shares of one that is gone keep nobody back.
+
+    Anybody may write to the topic, so also a time that no clock reaches.
+    """
+    one.set_alive(alive, 0.0)
+    one.stand(slots_of(["g"]), 0.0, lasts_ms)
+    assert one.part("g", now_ms) == part
 
 
 def test_what_is_remembered_is_bounded(one: Newcomers) -> None:
@@ -59,13 +68,6 @@ def test_what_is_remembered_is_bounded(one: Newcomers) -> None:
     assert len(one._until_s) == SLOTS
     assert one.part("never heard of", SETTLE_MS) == JOINING_FRACTION
     assert one.part("group-1", 10_001.0) == 0.5
-
-
-def test_a_time_that_no_clock_reaches(one: Newcomers) -> None:
-    """Anybody may write to the topic."""
-    one.set_alive(2, 0.0)
-    one.stand(slots_of(["g"]), 0.0, 2.0**53)
-    assert one.part("g", 1e9) == JOINING_FRACTION
 
 
 def test_a_lone_proxy_has_the_whole_limit() -> None:
