@@ -194,22 +194,17 @@ async def test_those_who_wait_go_one_after_the_other(bureau: Bureau) -> None:
     assert bureau.mutations.waiting == 0
 
 
-async def test_a_refund_ends_the_wait(bureau: Bureau) -> None:
-    """Whoever waits goes on when its subject need not wait any more."""
+@pytest.mark.parametrize("refunded", [True, False])
+async def test_a_refund_ends_the_wait_and_so_does_the_end_of_a_quota(bureau: Bureau, refunded: bool) -> None:
+    """Whoever waits goes on when its subject need not wait any more; what comes into force is asked anew."""
     answer = await bureau.answer({"a": 14})
     task = await bureau.begin({"b": 1}, wait_ms=5_000)
-    bureau.mutations.settle(answer, {})
+    if refunded:
+        bureau.mutations.settle(answer, {})
+    else:
+        bureau.desk.limit()
     await bureau.pass_ms(0)
-    assert task.result().allowed
-
-
-async def test_a_quota_that_is_taken_away_ends_the_wait(bureau: Bureau) -> None:
-    """What comes into force is asked for anew."""
-    await bureau.answer({"a": 14})
-    task = await bureau.begin({"b": 1}, wait_ms=5_000)
-    bureau.desk.limit()
-    await bureau.pass_ms(0)
-    assert task.result().outcome == "unlimited"
+    assert task.result().outcome == ("allow" if refunded else "unlimited")
 
 
 async def test_a_line_too_long_to_be_served_in_time_is_not_joined(bureau: Bureau) -> None:
