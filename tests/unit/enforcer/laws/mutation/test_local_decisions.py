@@ -5,7 +5,7 @@ from typing import Any
 import orjson
 import pytest
 from law_kit import T0, quota
-from mutation_kit import INITIAL, SUBJECT, ask, local_of, own, quota_of, state, told
+from mutation_kit import INITIAL, SUBJECT, ask, own, quota_of, state, told
 
 from enforcer.laws.mutation import subject as subject_module
 from enforcer.laws.mutation.local_decisions import QUESTION_EVERY_MS, LocalDecisions
@@ -28,9 +28,15 @@ def walked(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 
 @pytest.fixture
-def local() -> LocalDecisions:
+def timeline() -> PolicyTimeline:
+    """What is in force."""
+    return PolicyTimeline(INITIAL)
+
+
+@pytest.fixture
+def local(timeline: PolicyTimeline) -> LocalDecisions:
     """Nothing has been asked yet."""
-    return local_of(INITIAL)
+    return LocalDecisions(timeline, subjects_max=1_000, tail_max=100_000)
 
 
 def test_a_request_is_answered_as_the_law_does(local: LocalDecisions) -> None:
@@ -87,10 +93,8 @@ def test_an_event_older_than_the_statement_is_applied_at_its_time(local: LocalDe
     assert told(ask(local, "d", 5_000, 1, dry=True))[3] == -7.0
 
 
-def test_a_policy_that_is_read_late_moves_the_walk() -> None:
+def test_a_policy_that_is_read_late_moves_the_walk(timeline: PolicyTimeline, local: LocalDecisions) -> None:
     """What was walked by the one before it is walked again."""
-    timeline = PolicyTimeline(INITIAL)
-    local = LocalDecisions(timeline, subjects_max=10, tail_max=100)
     ask(local, "e1", 0, 12)
     assert told(ask(local, "d1", 1_000, 1, dry=True))[3] == 12.0
     timeline.apply("quotas[user=alice]", quota(4, 22), T0)
@@ -98,12 +102,10 @@ def test_a_policy_that_is_read_late_moves_the_walk() -> None:
     assert told(ask(local, "d2", 1_000, 1, dry=True))[3] == 14.0
 
 
-def test_a_request_is_decided_under_what_is_in_force_then() -> None:
+def test_a_request_is_decided_under_what_is_in_force(timeline: PolicyTimeline, local: LocalDecisions) -> None:
     """Its topics were looked up meanwhile: a raised burst is not full, the wait is of the new rate, and where
     the quota is gone the job can read what was decided.
     """
-    timeline = PolicyTimeline(INITIAL)
-    local = LocalDecisions(timeline, subjects_max=10, tail_max=100)
 
     def change(value: Any, at_ms: int) -> None:
         timeline.apply("quotas[user=<default>]", value, T0 + at_ms)
@@ -261,10 +263,10 @@ def test_what_was_sent_before_a_decided_event_is_decided_or_lost(local: LocalDec
     assert local.tail == 0
 
 
-def test_a_full_statement_stays_full_when_the_burst_is_raised() -> None:
+def test_a_full_statement_stays_full_as_the_burst_is_raised(
+    timeline: PolicyTimeline, local: LocalDecisions
+) -> None:
     """Whatever raised it, and whenever that was read."""
-    timeline = PolicyTimeline(INITIAL)
-    local = LocalDecisions(timeline, subjects_max=10, tail_max=100)
     raised = quota(2, 100)
     assert told(ask(local, "e1", 0, 1))[3] == 21.0
     state(local, "e1", 0, 21.0)

@@ -225,18 +225,15 @@ def test_oauth_claim_is_a_setting(client: Client) -> None:
     assert client.round(oauth("Bearer " + jwt({"sub": "x", "azp": "job"}))) == "job"
 
 
-def test_refused_password_names_nobody(client: Client) -> None:
-    """Error 58 leaves the connection anonymous, and what follows does not count without a new handshake."""
-    client.handshake("PLAIN")
-    assert client.round(ALICE, error=AUTH_FAILED) == ANONYMOUS
-    with pytest.raises(BadFrame):
-        client.round(ALICE)
-    assert client.observer.principal == ANONYMOUS
+@pytest.mark.parametrize("handshake", [0, 33])
+def test_a_refused_password_or_handshake_names_nobody(client: Client, handshake: int) -> None:
+    """Error 58 leaves the connection anonymous, and what follows does not count without a new handshake.
 
-
-def test_refused_handshake_begins_nothing(client: Client) -> None:
-    """Without an accepted mechanism no token counts; a broker that took one all the same is not believed."""
-    client.offered(client.offer("PLAIN"), error=33)
+    Without an accepted mechanism no token counts; a broker that took one all the same is not believed.
+    """
+    client.offered(client.offer("PLAIN"), error=handshake)
+    if not handshake:
+        assert client.round(ALICE, error=AUTH_FAILED) == ANONYMOUS
     with pytest.raises(BadFrame):
         client.round(ALICE)
     assert client.observer.principal == ANONYMOUS
