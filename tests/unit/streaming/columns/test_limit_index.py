@@ -23,7 +23,7 @@ def said_of(name: str) -> complex | None:
     return None if "b" in name else complex(len(name), 1)
 
 
-def learning(said: Callable[[str], object], *kind: Callable[[Any], Any]) -> tuple[LearntLimits, list[str]]:
+def learning(said: Callable[[str], object], *kind: Any) -> tuple[LearntLimits[Any], list[str]]:
     """Limits that learn what is said of names, and for which they asked."""
     asked: list[str] = []
 
@@ -34,7 +34,7 @@ def learning(said: Callable[[str], object], *kind: Callable[[Any], Any]) -> tupl
     return LearntLimits(find, *kind), asked
 
 
-def found(limits: LearntLimits, names: list[str]) -> list[object]:
+def found(limits: LearntLimits[Any], names: list[str]) -> list[object]:
     """What they say of each name."""
     numbers = limits.of(pa.array(names)).tolist()
     return [None if number == NOTHING else limits.kinds[number] for number in numbers]
