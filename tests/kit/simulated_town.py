@@ -152,9 +152,7 @@ class Town:
     def tell_alive(self, tell: Callable[[Proxy], None]) -> None:
         """All that run read what stands on `weir.usage` now."""
         self.signs.append((self.now, tell))
-        for life in self.lives:
-            if life.on:
-                self.at(life.through(self.now) + life.place.down_ms, partial(tell, life))
+        self._reach(lambda life: partial(tell, life))
 
     def decided(self, said: list[tuple[bytes, Read]]) -> None:
         """See simulated_job.Reader."""
@@ -162,9 +160,13 @@ class Town:
             self.note("decision", value=value.decode())
         own = [read for _, read in said]
         self.said.append(own)
+        self._reach(lambda life: partial(life.read, own))
+
+    def _reach(self, told: Callable[[Life], Callable[[], None]]) -> None:
+        """All that run are told something, each when it has come down its link."""
         for life in self.lives:
             if life.on:
-                self.at(life.through(self.now) + life.place.down_ms, partial(life.read, own))
+                self.at(life.through(self.now) + life.place.down_ms, told(life))
 
     def opened(self, life: Life) -> None:
         """Clients are let in."""
@@ -222,10 +224,7 @@ class Town:
         self.job.stand(TOPICS.policies, value)
         change = parse(value, default_id="", default_ts=self.now)
         self.setting.changes.append(change)
-        for life in self.lives:
-            if life.on:
-                there = life.through(self.now) + life.place.down_ms
-                self.at(there, life._while_on(partial(life.context.policies.apply, [change])))
+        self._reach(lambda life: life._while_on(partial(life.context.policies.apply, [change])))
 
     def _come(self, number: int, wish: Wish) -> None:
         """A client comes to one of the proxies that are open, or tries again."""
@@ -234,27 +233,26 @@ class Town:
             self.after(AGAIN_MS, partial(self._come, number, wish))
             return
         life = there[int(wish.place * len(there))]
+        client = self._ask(number, life, wish)
+        if wish.leaves_ms is not None:
+            self.after(wish.leaves_ms, life._while_on(client.leave))
+
+    def _ask(self, number: int, life: Life, wish: Wish, **more: Any) -> Client:
         client = self.clients[number] = Client(self, life, number, wish)
         items = dict(zip(wish.names, wish.mutations, strict=True))
         self.note(
             "asked", n=number, proxy=life.name, items=items, strict=wish.strict, dry=wish.validate_only,
-            fails=sorted(wish.fails),
+            fails=sorted(wish.fails), **more,
         )  # fmt: skip
         life._while_on(client.go)()
-        if wish.leaves_ms is not None:
-            self.after(wish.leaves_ms, life._while_on(client.leave))
+        return client
 
     def _ask_last(self) -> None:
         """When all is over each proxy that runs is asked for a little."""
         for place, life in enumerate([life for life in self.lives if life.open]):
             number = len(self.case.wishes) + place
             wish = Wish(self.now, 0.0, self.case.user, True, False, (f"l{place}",), (1,), frozenset(), None)
-            self.clients[number] = client = Client(self, life, number, wish)
-            self.note(
-                "asked", n=number, proxy=life.name, items={f"l{place}": 1}, strict=True, dry=False, fails=[],
-                last=True,
-            )  # fmt: skip
-            life._while_on(client.go)()
+            self._ask(number, life, wish, last=True)
 
     def end(self) -> list[dict[str, Any]]:
         """What is left in the end; the whole history."""

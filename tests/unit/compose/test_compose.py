@@ -173,6 +173,18 @@ def test_all_images_that_are_needed_are_named() -> None:
         assert "grafana" in service.get("profiles", ()) or f"`{image}`" in needed
 
 
+def with_programs(tmp_path: Path, **programs: str) -> tuple[Path, dict[str, str]]:
+    """A folder with the script of secrets, and an environment in which programs do this."""
+    folder, bin = tmp_path / "compose", tmp_path / "bin"
+    folder.mkdir()
+    bin.mkdir()
+    shutil.copy(FOLDER / "secrets.sh", folder)
+    for name, does in programs.items():
+        (bin / name).write_text(f"#!/bin/sh\n{does}\n")
+        (bin / name).chmod(0o755)
+    return folder, {"PATH": f"{bin}:{os.environ['PATH']}"}
+
+
 @pytest.mark.parametrize(
     ("said", "environment", "image"),
     [
@@ -185,16 +197,9 @@ def test_secrets_are_given_away_by_the_image_that_compose_runs(
     tmp_path: Path, said: str | None, environment: dict[str, str], image: str
 ) -> None:
     """Of somebody who is not root: by the engine, with the image of the environment or of .env."""
-    folder, programs = tmp_path / "compose", tmp_path / "bin"
-    folder.mkdir()
-    programs.mkdir()
-    shutil.copy(FOLDER / "secrets.sh", folder)
+    folder, path = with_programs(tmp_path, id="echo 1000", docker=f'echo "$@" >{tmp_path}/asked')
     if said is not None:
         (folder / ".env").write_text(said)
-    for name, does in {"id": "echo 1000", "docker": f'echo "$@" >{tmp_path}/asked'}.items():
-        (programs / name).write_text(f"#!/bin/sh\n{does}\n")
-        (programs / name).chmod(0o755)
-    path = {"PATH": f"{programs}:{os.environ['PATH']}"}
     subprocess.run(["sh", folder / "secrets.sh"], env=path | environment, check=True, timeout=10)
     assert f" {image} -c chown" in (tmp_path / "asked").read_text()
     assert (folder / "secrets" / "admin_tokens").stat().st_mode & 0o777 == 0o600
@@ -202,19 +207,14 @@ def test_secrets_are_given_away_by_the_image_that_compose_runs(
 
 def test_no_secret_is_empty(tmp_path: Path) -> None:
     """Of a full disk, or where there is no od: Grafana took its own default, and there was no token."""
-    folder, programs = tmp_path / "compose", tmp_path / "bin"
-    (folder / "secrets").mkdir(parents=True)
-    programs.mkdir()
-    shutil.copy(FOLDER / "secrets.sh", folder)
+    folder, path = with_programs(tmp_path, id="echo 1000", docker="exit 0", od="exit 1")
+    (folder / "secrets").mkdir()
     left, tokens = (folder / "secrets" / name for name in ("grafana_password", "admin_tokens"))
     left.touch()
-    for name, does in {"id": "echo 1000", "docker": "exit 0", "od": "exit 1"}.items():
-        (programs / name).write_text(f"#!/bin/sh\n{does}\n")
-        (programs / name).chmod(0o755)
-    command, path = ["sh", folder / "secrets.sh"], {"PATH": f"{programs}:{os.environ['PATH']}"}
+    command = ["sh", folder / "secrets.sh"]
     said = subprocess.run(command, env=path, capture_output=True, text=True, timeout=10, check=False)
     assert said.returncode == 1 and "drew nothing" in said.stderr and not tokens.exists()
-    (programs / "od").unlink()
+    (tmp_path / "bin" / "od").unlink()
     subprocess.run(command, env=path, check=True, timeout=10)
     assert re.fullmatch("[0-9a-f]{48}", left.read_text()) and left.read_text() not in tokens.read_text()
     assert sorted(file.name for file in left.parent.iterdir()) == [

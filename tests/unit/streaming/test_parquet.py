@@ -13,7 +13,7 @@ from traces_kit import of_traces
 from streaming.contract.errors import WeirError
 from streaming.log.reading import read_lines
 from streaming.log.writing import write_lines
-from streaming.replay import ReplayResult, replay_local
+from streaming.replay import replay_local
 
 # Traces of one law have the same fields: one of each law with every change, all in `make soak`.
 OF_EACH_LAW = of_traces("backlog/imprecise", "dispatch/all-levels", "mutation/both-defaults", "shares/minute")
@@ -24,32 +24,32 @@ def events_of(lines: Path) -> list[dict[str, Any]]:
         return [orjson.loads(line) for line in stream if line.strip()]
 
 
-def replayed(policies: Path, lines: Path, columns: Path) -> tuple[ReplayResult, ReplayResult]:
+def decided_alike(policies: Path, lines: Path, columns: Path) -> None:
     """A trace as lines and as columns; what is named by its file is named alike."""
     plain, other = replay_local(str(policies), [str(lines)]), replay_local(str(policies), [str(columns)])
     there, here = columns.name.encode(), lines.name.encode()
-    return plain, ReplayResult([line.replace(there, here) for line in other.decisions], other.dead_letters)
+    assert [line.replace(there, here) for line in other.decisions] == plain.decisions
+    assert len(other.dead_letters) == len(plain.dead_letters)
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    return tmp_path / "events.parquet"
 
 
 @OF_EACH_LAW
-def test_a_trace_as_columns_gives_the_same_bytes(policies: Path, log: Path, tmp_path: Path) -> None:
-    file = tmp_path / "events.parquet"
+def test_a_trace_as_columns_gives_the_same_bytes(policies: Path, log: Path, file: Path) -> None:
     write_lines(str(file), map(orjson.dumps, events_of(log)))
-    plain, columns = replayed(policies, log, file)
-    assert columns.decisions == plain.decisions
-    assert len(columns.dead_letters) == len(plain.dead_letters)
+    decided_alike(policies, log, file)
 
 
 @OF_EACH_LAW
-def test_columns_as_arrow_itself_infers_them(policies: Path, log: Path, tmp_path: Path) -> None:
+def test_columns_as_arrow_itself_infers_them(policies: Path, log: Path, file: Path) -> None:
     """Structs in place of maps, and fields in the order of their names."""
-    file = tmp_path / "events.parquet"
     # Parquet has no struct without fields: such an object is null there, as if it were not said.
     rows = pa.array([_without_empty(event) for event in events_of(log)])
     pq.write_table(pa.Table.from_struct_array(rows), file)
-    plain, columns = replayed(policies, log, file)
-    assert columns.decisions == plain.decisions
-    assert len(columns.dead_letters) == len(plain.dead_letters)
+    decided_alike(policies, log, file)
 
 
 def _without_empty(value: Any) -> Any:
@@ -59,8 +59,7 @@ def _without_empty(value: Any) -> Any:
     return [_without_empty(one) for one in value] if isinstance(value, list) else value
 
 
-def test_rows_are_numbered_from_one_and_null_types_are_none(tmp_path: Path) -> None:
-    file = tmp_path / "events.parquet"
+def test_rows_are_numbered_from_one_and_null_types_are_none(file: Path) -> None:
     table = pa.table({"type": ["request", None, "backlog"], "ts": pa.array([1, 2, 3], pa.uint32())})
     pq.write_table(table, file)
     found = [(line.number, line.value) for line in read_lines([str(file)])]
@@ -71,8 +70,7 @@ def test_rows_are_numbered_from_one_and_null_types_are_none(tmp_path: Path) -> N
     assert [line.value for line in read_lines([str(file)])] == [b'{"type":5}']
 
 
-def test_what_is_no_parquet_file_is_told(tmp_path: Path) -> None:
-    file = tmp_path / "events.parquet"
+def test_what_is_no_parquet_file_is_told(file: Path) -> None:
     file.write_bytes(b"rubbish")
     with pytest.raises(WeirError, match="cannot be read"):
         list(read_lines([str(file)]))
@@ -81,9 +79,8 @@ def test_what_is_no_parquet_file_is_told(tmp_path: Path) -> None:
         list(read_lines([str(file)]))
 
 
-def test_samples_of_proxies_are_held(tmp_path: Path) -> None:
+def test_samples_of_proxies_are_held(file: Path) -> None:
     """As JSON, which proxies write for fewer partitions than they pack: no dump of such a log was written."""
-    file = tmp_path / "events.parquet"
     write_lines(str(file), [b'{"type":"latency","samples":[[1,2,3,false],[null,5,6,true],[7]]}'])
     (line,) = read_lines([str(file)])
     assert line.value == b'{"type":"latency","samples":[[1,2,3,0],[null,5,6,1],[7]]}'
@@ -100,9 +97,8 @@ def test_samples_of_proxies_are_held(tmp_path: Path) -> None:
     ],
     ids=["mode", "empty", "mode_and_others", "wrong_number", "number_and_text"],
 )
-def test_policies_of_every_kind_are_held(values: list[bytes], tmp_path: Path) -> None:
+def test_policies_of_every_kind_are_held(values: list[bytes], file: Path) -> None:
     """No dump was written of a cluster with a mode, or with a threshold as a number and one as a text."""
-    file = tmp_path / "events.parquet"
     lines = [b'{"type":"policy","ts":1,"path":"p","value":%b}' % value for value in values]
     write_lines(str(file), [*lines, b'{"type":"tick","ts":2}'])
     assert [line.value for line in read_lines([str(file)])] == [*lines, b'{"type":"tick","ts":2}']

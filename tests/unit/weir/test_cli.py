@@ -5,7 +5,7 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -137,25 +137,24 @@ def test_a_full_disk_under_the_output_ends_with_1() -> None:
         assert ended(0, full) == (1, "weir: No space left on device\n")
 
 
+@pytest.fixture
+def unread() -> Iterator[int]:
+    """A pipe that nobody reads any more."""
+    read, write = os.pipe()
+    os.close(read)
+    yield write
+    os.close(write)
+
+
 @pytest.mark.parametrize(("status", "also"), [(0, []), (1, []), (0, ["--version"])])
-def test_who_stops_reading_changes_no_status(status: int, also: list[str]) -> None:
+def test_who_stops_reading_changes_no_status(unread: int, status: int, also: list[str]) -> None:
     """`weir doctor | head` has found an error all the same."""
-    read, write = os.pipe()
-    os.close(read)
-    try:
-        assert ended(status, write, also=also) == (status, "")
-    finally:
-        os.close(write)
+    assert ended(status, unread, also=also) == (status, "")
 
 
-def test_nor_does_who_stops_reading_what_is_wrong() -> None:
+def test_nor_does_who_stops_reading_what_is_wrong(unread: int) -> None:
     """`weir collect 2>&1 | logger`: whatever starts it again took a collector for failed, by status 1."""
-    read, write = os.pipe()
-    os.close(read)
-    try:
-        assert ended(3, subprocess.DEVNULL, write) == (3, None)
-    finally:
-        os.close(write)
+    assert ended(3, subprocess.DEVNULL, unread) == (3, None)
 
 
 def test_options_of_the_collector_may_stand_before_its_cluster() -> None:

@@ -1,6 +1,8 @@
 """What is said of names: by number, once a name, and never another name's."""
 
+from collections.abc import Callable
 from string import ascii_lowercase
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -21,6 +23,23 @@ def said_of(name: str) -> complex | None:
     return None if "b" in name else complex(len(name), 1)
 
 
+def learning(said: Callable[[str], object], *kind: Any) -> tuple[LearntLimits[Any], list[str]]:
+    """Limits that learn what is said of names, and for which they asked."""
+    asked: list[str] = []
+
+    def find(name: str) -> object:
+        asked.append(name)
+        return said(name)
+
+    return LearntLimits(find, *kind), asked
+
+
+def found(limits: LearntLimits[Any], names: list[str]) -> list[object]:
+    """What they say of each name."""
+    numbers = limits.of(pa.array(names)).tolist()
+    return [None if number == NOTHING else limits.kinds[number] for number in numbers]
+
+
 @given(ASKED, st.integers(0, 4))
 @tries(200)
 def test_every_name_finds_what_is_said_of_it(asked: list[list[str]], most: int) -> None:
@@ -39,31 +58,16 @@ def test_every_name_finds_what_is_said_of_it(asked: list[list[str]], most: int) 
 def test_a_name_is_worked_out_once_as_long_as_there_is_room(monkeypatch: pytest.MonkeyPatch) -> None:
     """Those beyond MAX_NAMES are worked out each time."""
     monkeypatch.setattr(limit_index, "MAX_NAMES", 2)
-    asked: list[str] = []
-
-    def find(name: str) -> str | None:
-        asked.append(name)
-        return name if name != "b" else None
-
-    limits = LearntLimits(find)
+    limits, asked = learning(lambda name: name if name != "b" else None)
     for names in (["a", "b", "a"], ["b", "c", "a"], ["c"]):
-        numbers = limits.of(pa.array(names)).tolist()
-        assert [None if number == NOTHING else limits.kinds[number] for number in numbers] == [
-            name if name != "b" else None for name in names
-        ]
+        assert found(limits, names) == [name if name != "b" else None for name in names]
     assert asked == ["a", "b", "c", "c"]
 
 
 def test_names_that_are_remembered_are_bounded_by_their_length(monkeypatch: pytest.MonkeyPatch) -> None:
     """Three names of 4 where there is room for 10: two stay, and all are found."""
     monkeypatch.setattr(limit_index, "MAX_NAME_CHARS", 10)
-    asked: list[str] = []
-
-    def find(name: str) -> str:
-        asked.append(name)
-        return name
-
-    limits = LearntLimits(find)
+    limits, asked = learning(str)
     for _ in range(2):
         assert limits.of(pa.array(["aaaa", "bbbb", "cccc"])).tolist() == [0, 1, 2]
     assert asked == ["aaaa", "bbbb", "cccc", "cccc"]
@@ -71,18 +75,12 @@ def test_names_that_are_remembered_are_bounded_by_their_length(monkeypatch: pyte
 
 def test_of_names_that_are_alike_one_is_asked_for() -> None:
     """By their first letter here; each finds what is said of its kind, whatever came before."""
-    asked: list[str] = []
-
-    def find(name: str) -> str | None:
-        asked.append(name)
-        return None if name[0] == "b" else name[0]
-
-    limits = LearntLimits(find, lambda names: np.array([ord(name[0]) for name in names.to_pylist()]))
+    limits, asked = learning(
+        lambda name: None if name[0] == "b" else name[0],
+        lambda names: np.array([ord(name[0]) for name in names.to_pylist()]),
+    )
     for names in (["ab", "b", "ac"], ["ad", "c", "ab", "bx"]):
-        numbers = limits.of(pa.array(names)).tolist()
-        assert [None if number == NOTHING else limits.kinds[number] for number in numbers] == [
-            None if name[0] == "b" else name[0] for name in names
-        ]
+        assert found(limits, names) == [None if name[0] == "b" else name[0] for name in names]
     assert asked == ["ab", "b", "c"]
 
 

@@ -77,56 +77,62 @@ def test_what_was_written_is_waited_for_within_the_limit(monkeypatch: pytest.Mon
         change_policies(cluster, lambda _log: wanted, origin="apply", timeout_s=0.1)
 
 
-def test_no_question_begins_a_limit_anew(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A broker that told of the partitions late, and of no offsets: `weir policy` waited ten seconds more."""
-    now_s, topic = 0.0, Cluster("127.0.0.1:1").topics.policies
+LISTED = SimpleNamespace(
+    topics={Cluster("127.0.0.1:1").topics.policies: SimpleNamespace(error=None, partitions=[0])}
+)
 
-    def listed(*_: Any, timeout: float) -> Any:
-        nonlocal now_s
-        now_s += 4.0
-        return SimpleNamespace(topics={topic: SimpleNamespace(error=None, partitions=[0])})
 
-    def silent(*_: Any, timeout: float) -> None:
-        nonlocal now_s
-        now_s += timeout
+@pytest.fixture
+def clock() -> SimpleNamespace:
+    """That of a reader."""
+    return SimpleNamespace(now_s=0.0)
 
+
+def run_out(
+    monkeypatch: pytest.MonkeyPatch, clock: SimpleNamespace, limit_s: float, said: str, **answers: Any
+) -> PolicyReader:
+    """A reader that gave up, with these words, a broker that answers so."""
     with PolicyReader(Cluster("127.0.0.1:1")) as reader:
         reader._reader.close()
-        reader._reader.consumer = SimpleNamespace(
-            list_topics=listed, get_watermark_offsets=silent, close=lambda: None
-        )
+        reader._reader.consumer = SimpleNamespace(**answers, close=lambda: None)
         for module in (policy_topic, reader_module):
-            monkeypatch.setattr(module, "time", SimpleNamespace(monotonic=lambda: now_s))
-        with pytest.raises(WeirError, match="it did not tell the offsets in time"):
-            reader.read(5)
-    assert now_s == 5
+            monkeypatch.setattr(module, "time", SimpleNamespace(monotonic=lambda: clock.now_s))
+        with pytest.raises(WeirError, match=said):
+            reader.read(limit_s)
+    return reader
 
 
-def test_a_broker_that_falls_silent_is_waited_for_within_the_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_question_begins_a_limit_anew(monkeypatch: pytest.MonkeyPatch, clock: SimpleNamespace) -> None:
+    """A broker that told of the partitions late, and of no offsets: `weir policy` waited ten seconds more."""
+
+    def listed(*_: Any, timeout: float) -> Any:
+        clock.now_s += 4.0
+        return LISTED
+
+    def silent(*_: Any, timeout: float) -> None:
+        clock.now_s += timeout
+
+    said = "it did not tell the offsets in time"
+    run_out(monkeypatch, clock, 5, said, list_topics=listed, get_watermark_offsets=silent)
+    assert clock.now_s == 5
+
+
+def test_a_broker_that_falls_silent_is_waited_for_within_the_limit(
+    monkeypatch: pytest.MonkeyPatch, clock: SimpleNamespace
+) -> None:
     """Just before its end; `weir policy get` waited as long again."""
-    now_s, topic = 0.0, Cluster("127.0.0.1:1").topics.policies
 
     def poll(limit_s: float) -> Record | None:
-        nonlocal now_s
-        begins = not now_s
-        now_s += 29.0 if begins else limit_s
+        begins = not clock.now_s
+        clock.now_s += 29.0 if begins else limit_s
         return record(A, 1, 0) if begins else None
 
-    fake = SimpleNamespace(
-        list_topics=lambda *_, **__: SimpleNamespace(
-            topics={topic: SimpleNamespace(error=None, partitions=[0])}
-        ),
+    reader = run_out(
+        monkeypatch, clock, 30, "it stalled at offset 1 of 2",
+        list_topics=lambda *_, **__: LISTED,
         get_watermark_offsets=lambda *_, **__: (0, 2),
         assign=lambda _: None,
         position=lambda _: [SimpleNamespace(offset=1)],
         poll=poll,
-        close=lambda: None,
-    )
-    with PolicyReader(Cluster("127.0.0.1:1")) as reader:
-        reader._reader.close()
-        reader._reader.consumer = fake
-        for module in (policy_topic, reader_module):
-            monkeypatch.setattr(module, "time", SimpleNamespace(monotonic=lambda: now_s))
-        with pytest.raises(WeirError, match="it stalled at offset 1 of 2"):
-            reader.read(30)
-    assert reader.log.records == 1 and now_s < 31
+    )  # fmt: skip
+    assert reader.log.records == 1 and clock.now_s < 31

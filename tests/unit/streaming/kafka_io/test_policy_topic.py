@@ -22,7 +22,7 @@ from streaming.kafka_io.policy_turn import Attempt, changes_of, records
 from weir.logs.policy_log import line
 
 FILE_ORIGINS = ("file", "apply")
-A, B = "quotas[user=a]", "quotas[user=b]"
+A, B, C = "quotas[user=a]", "quotas[user=b]", "quotas[user=c]"
 
 
 def rate(value: float) -> dict[str, float]:
@@ -112,29 +112,21 @@ def held() -> PolicyLog:
     )
 
 
-def test_a_file_changes_adds_removes_and_takes_over() -> None:
-    """Equal entries of a file stay; those of the cluster become the file's even if equal."""
-    wanted = {A: rate(1), B: rate(2), "quotas[user=c]": rate(3)}
-    assert differences(held(), wanted, FILE_ORIGINS, override=True) == [
-        Update(path=B, value=rate(2)),
-        Update(path="quotas[user=c]", value=rate(3)),
-        Update(path="broker", value=None),
-    ]
-
-
-def test_a_file_leaves_what_the_cluster_set_alone() -> None:
-    """Unless it names the same entity."""
-    updates = differences(held(), {A: rate(9)}, FILE_ORIGINS, override=True)
-    assert [(update.path, update.value) for update in updates] == [(A, rate(9)), ("broker", None)]
-
-
-def test_the_collector_touches_only_its_own() -> None:
-    """A file wins over quotas read from the cluster."""
-    wanted = {A: rate(7), "quotas[user=c]": rate(3)}
-    assert differences(held(), wanted, ("kafka",), override=False) == [
-        Update(path="quotas[user=c]", value=rate(3)),
-        Update(path=B, value=None),
-    ]
+@pytest.mark.parametrize(
+    ("wanted", "origins", "updates"),
+    [
+        # Equal entries of a file stay; those of the cluster become the file's even if equal.
+        ({A: rate(1), B: rate(2), C: rate(3)}, FILE_ORIGINS, {B: rate(2), C: rate(3), "broker": None}),
+        # A file leaves alone what the cluster set, unless it names the same entity.
+        ({A: rate(9)}, FILE_ORIGINS, {A: rate(9), "broker": None}),
+        # The collector touches only its own: a file wins over quotas read from the cluster.
+        ({A: rate(7), C: rate(3)}, ("kafka",), {C: rate(3), B: None}),
+    ],
+)
+def test_what_differs_is_set_and_removed(wanted: Any, origins: tuple[str, ...], updates: Any) -> None:
+    """In the order of what is wanted; then what is wanted no more."""
+    found = differences(held(), wanted, origins, override=origins == FILE_ORIGINS)
+    assert found == [Update(path=path, value=value) for path, value in updates.items()]
 
 
 def test_applying_the_differences_leaves_none() -> None:
@@ -154,7 +146,7 @@ def test_an_admins_word_outlives_a_start_with_the_file() -> None:
         {"path": A, "value": rate(1), "origin": "admin"},
         {"path": B, "value": rate(2), "origin": "file"},
         {"path": B, "value": None, "origin": "admin"},
-        {"path": "quotas[user=c]", "value": rate(3), "origin": "admin"},
+        {"path": C, "value": rate(3), "origin": "admin"},
     )
     wanted = {A: rate(7), B: rate(8), "quotas[user=d]": rate(9)}
     only_new = [Update(path="quotas[user=d]", value=rate(9))]

@@ -21,16 +21,14 @@ LINES = [orjson.dumps(request(f"r{number}", number, 1)) for number in range(200)
 GOOD = b"\n".join(LINES) + b"\n"
 
 
-@pytest.fixture
-def policies(tmp_path: Path) -> str:
-    path = tmp_path / "policies.yaml"
-    path.write_text("version: 1\n")
-    return str(path)
-
-
 def written(path: Path, content: bytes) -> str:
     path.write_bytes(content)
     return str(path)
+
+
+@pytest.fixture
+def policies(tmp_path: Path) -> str:
+    return written(tmp_path / "policies.yaml", b"version: 1\n")
 
 
 def parquet(path: Path, table: pa.Table) -> str:

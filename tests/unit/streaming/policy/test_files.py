@@ -73,13 +73,18 @@ BROKEN = {name: text for name, _, text in (file.partition("\n") for file in FILE
 """Name -> text, marks included: they are comments."""
 
 
-def problems(tmp_path: Path, text: str) -> list[tuple[int, str, str]]:
-    """Line, path and message of each problem of a policy file."""
+def loaded(tmp_path: Path, text: str) -> dict[str, Any]:
+    """The entries of a policy file."""
     file = tmp_path / "policies.yaml"
     file.write_text(text)
+    return load_policies(str(file))
+
+
+def problems(tmp_path: Path, text: str) -> list[tuple[int, str, str]]:
+    """Line, path and message of each problem of a policy file."""
     with pytest.raises(ConfigError) as caught:
-        load_policies(str(file))
-    assert all(problem.file == str(file) for problem in caught.value.problems)
+        loaded(tmp_path, text)
+    assert {problem.file for problem in caught.value.problems} == {str(tmp_path / "policies.yaml")}
     return [(problem.line, problem.path, problem.message) for problem in caught.value.problems]
 
 
@@ -135,19 +140,15 @@ def test_all_problems_are_reported_in_file_order(tmp_path: Path) -> None:
 
 def test_short_names_of_topics_are_written_out(tmp_path: Path) -> None:
     """As Pulsar does; the entry is found by the full name."""
-    file = tmp_path / "short.yaml"
-    file.write_text("version: 1\ntopics:\n  clicks.v1: {}\n  non-persistent://a/b/c: {}\n")
+    text = "version: 1\ntopics:\n  clicks.v1: {}\n  non-persistent://a/b/c: {}\n"
     expected = {"topics.persistent://public/default/clicks.v1": {}, "topics.non-persistent://a/b/c": {}}
-    assert load_policies(str(file)) == expected
-    file.write_text(policy_file(expected))
-    assert load_policies(str(file)) == expected
+    assert loaded(tmp_path, text) == expected
+    assert loaded(tmp_path, policy_file(expected)) == expected
 
 
 def test_a_file_with_everything_loads(tmp_path: Path) -> None:
     """Values as written; whole numbers stay whole."""
-    file = tmp_path / "full.yaml"
-    file.write_text(FULL)
-    entries = load_policies(str(file))
+    entries = loaded(tmp_path, FULL)
     assert list(entries)[:5] == [
         "mode",
         "quotas[user=alice]",
@@ -165,11 +166,9 @@ def test_a_file_with_everything_loads(tmp_path: Path) -> None:
 
 def test_sections_may_be_left_empty(tmp_path: Path) -> None:
     """A section whose lines are all commented out is an empty one."""
-    file = tmp_path / "empty.yaml"
-    file.write_text("version: 1\nquotas:\nresourcegroups:\ntenants:\ntopics:\nbroker:\nbackpressure:\n")
-    assert load_policies(str(file)) == {}
-    file.write_text("version: 1\nbackpressure: {partitions: }\nbroker: {}\n")
-    assert load_policies(str(file)) == {"broker": {}}
+    sections = "version: 1\nquotas:\nresourcegroups:\ntenants:\ntopics:\nbroker:\nbackpressure:\n"
+    assert loaded(tmp_path, sections) == {}
+    assert loaded(tmp_path, "version: 1\nbackpressure: {partitions: }\nbroker: {}\n") == {"broker": {}}
 
 
 def test_the_trace_policies_are_there() -> None:
@@ -183,9 +182,7 @@ def test_reference_policies_load_and_survive_writing(tmp_path: Path, path: Path)
     entries = load_policies(str(path))
     for name, value in entries.items():
         check_entry(name, value)
-    copy = tmp_path / "copy.yaml"
-    copy.write_text(policy_file(entries))
-    assert load_policies(str(copy)) == entries
+    assert loaded(tmp_path, policy_file(entries)) == entries
 
 
 def test_written_files_quote_what_they_must(tmp_path: Path) -> None:
@@ -199,9 +196,7 @@ def test_written_files_quote_what_they_must(tmp_path: Path) -> None:
         "backpressure.partitions.*": {"aimd": {"requestTimeout": "1.5s"}},
         "broker": {},
     }
-    file = tmp_path / "written.yaml"
-    file.write_text(policy_file(entries))
-    assert load_policies(str(file)) == entries
+    assert loaded(tmp_path, policy_file(entries)) == entries
 
 
 @pytest.mark.parametrize(

@@ -87,10 +87,8 @@ def test_json_gives_an_equal_timeline_back(changes: list[Any], ts: int) -> None:
     for each in (timeline, copy):
         each.apply("broker", {"preciseBacklogSize": True}, 5)
     assert copy.to_json() == timeline.to_json()
-    assert [dict(copy.at(at).entries) for at in range(13)] == [
-        dict(timeline.at(at).entries) for at in range(13)
-    ]
-    assert [copy.at(at).version for at in range(13)] == [timeline.at(at).version for at in range(13)]
+    for of_copy, own in ((copy.at(at), timeline.at(at)) for at in range(13)):
+        assert (dict(of_copy.entries), of_copy.version) == (dict(own.entries), own.version)
 
 
 @given(CHANGES, st.sets(st.sampled_from(["quotas[user=a]", "quotas[user=b]", "broker"])), TIMES)

@@ -49,12 +49,17 @@ def rows(bill: Bill) -> dict[str, dict[str, Any]]:
     return {row["tenant"]: row for row in orjson.loads("".join(lines(bill.rows(), "json")))}
 
 
-def test_partitions_are_those_admitted_less_those_given_back() -> None:
+@pytest.fixture(name="bill")
+def bill_without_policies() -> Bill:
+    """Of a cluster without policies."""
+    return Bill({})
+
+
+def test_partitions_are_those_admitted_less_those_given_back(bill: Bill) -> None:
     """By user, whatever quota applied; a decision counts once, however often it stands in the log.
 
     That of a proxy's probe, for which nobody waits, counts never.
     """
-    bill = Bill({})
     for decision in (
         admission("a", 5), admission("a", 5), admission("a", 5, repeat=True),
         admission("b", 0, 4000, 1000), admission("c", 0, 4000, 3000), admission("d", 7),
@@ -77,9 +82,8 @@ def test_partitions_are_those_admitted_less_those_given_back() -> None:
     assert found["user=b%2Cb"]["partitions"] == 7
 
 
-def test_waits_of_several_subjects_come_in_no_order() -> None:
+def test_waits_of_several_subjects_come_in_no_order(bill: Bill) -> None:
     """Their partitions are read one after the other: an earlier wait of the second was taken for told."""
-    bill = Bill({})
     bill.take_decision(admission("a", 0, 10_000, 1_000))
     bill.take_decision(admission("b", 0, 500))
     for name in "ab":
@@ -95,9 +99,8 @@ def refund(mutations: int) -> Record:
     return record(type="refund", of="a", user="alice", subject="", items=items)
 
 
-def test_what_the_job_buries_costs_and_returns_nothing() -> None:
+def test_what_the_job_buries_costs_and_returns_nothing(bill: Bill) -> None:
     """Who may write reports lowered a bill by refunds there, and reports of a wrong clock raised one."""
-    bill = Bill({})
     bill.take_decision(admission("a", 5))
     bill.take(request("a", "alice", 5))
     bill.take(refund(5)._replace(topic="weir.usage"))
@@ -167,9 +170,8 @@ def test_bytes_are_those_of_users_and_of_groups() -> None:
     assert found == {"acme": (20, 6, 14), "resourcegroup=shared": (10, 3, 9), "user=alice": (20, 6, 9)}
 
 
-def test_rounds_that_are_left_out_count_as_the_last_one() -> None:
+def test_rounds_that_are_left_out_count_as_the_last_one(bill: Bill) -> None:
     """Of steady use a proxy tells each third round; but not where somebody was silent, or away."""
-    bill = Bill({})
     for second, size in ((1, 10), (4, 11), (5, 0), (8, 10), (12, 10)):
         both = {"quota/user=alice": {"publishedBytes": size, "dispatchedBytes": 2 * size}}
         bill.take(record(type="group_usage", broker="b1", period_ms=1000, ts=second * 1000, usage=both))
@@ -177,9 +179,8 @@ def test_rounds_that_are_left_out_count_as_the_last_one() -> None:
     assert (row["bytes_in"], row["bytes_out"]) == (61, 122)
 
 
-def test_a_proxy_that_was_killed_has_left_no_rounds_out() -> None:
+def test_a_proxy_that_was_killed_has_left_no_rounds_out(bill: Bill) -> None:
     """Started again within three rounds, it was billed for those in which it was not there."""
-    bill = Bill({})
     old, new = "b-1-usage-7", "b-1-usage-8"
     for ts, name in ((1_000, f"{old}-1"), (4_000, f"{old}-4.2"), (7_000, f"{new}-1"), (10_000, f"{new}-4")):
         usage = {"quota/user=alice": {"publishedBytes": 1}}
@@ -209,9 +210,8 @@ def test_storage_is_what_topics_had_at_their_checks(again: tuple[int, ...]) -> N
     assert (found["storage_bytes"], found["storage_byte_hours"], bill.bad) == (700, 350.0, 1)
 
 
-def test_a_bill_is_a_table_or_columns() -> None:
+def test_a_bill_is_a_table_or_columns(bill: Bill) -> None:
     """The table ends with the sum of all."""
-    bill = Bill({})
     bill.take(usage(quota_alice={"publishedBytes": 1_000_000}, quota_bob={"publishedBytes": 2}))
     made = bill.rows()
     table = [line.split() for line in lines(made, "table")]
@@ -225,9 +225,8 @@ def test_a_bill_is_a_table_or_columns() -> None:
     ]  # fmt: skip
 
 
-def test_names_of_groups_forge_no_row_and_no_terminal() -> None:
+def test_names_of_groups_forge_no_row_and_no_terminal(bill: Bill) -> None:
     """Who may write reports chooses them: a line of a CSV file was two, one of them another tenant's."""
-    bill = Bill({})
     bill.take(usage(**{"a\u2028user=bob,9\x1b[2K": {"publishedBytes": 1}}))
     made = bill.rows()
     _, row = lines(made, "csv")
@@ -238,18 +237,16 @@ def test_names_of_groups_forge_no_row_and_no_terminal() -> None:
     assert told.isprintable() and orjson.loads(told)[0]["tenant"] == made[0].tenant
 
 
-def test_sums_of_refunds_stop_too() -> None:
+def test_sums_of_refunds_stop_too(bill: Bill) -> None:
     """Below what JSON has: the bill ended in a traceback."""
-    bill = Bill({})
     for _ in range(2):
         bill.take(refund(2**63 - 1))
     assert rows(bill)["user=alice"]["partitions"] == 1 - 2**63
 
 
-def test_too_long_a_stretch_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_too_long_a_stretch_is_refused(bill: Bill, monkeypatch: pytest.MonkeyPatch) -> None:
     """Before the memory is full."""
     monkeypatch.setattr(adding, "IDS_MAX", 1)
-    bill = Bill({})
     bill.take_decision(admission("a", 1))
     with pytest.raises(WeirError, match="shorter stretch"):
         bill.take_decision(admission("b", 1))

@@ -82,6 +82,13 @@ def test_a_door_for_load_balancers_may_be_silent(name: str, status: str, authori
     assert (said, "proxy_protocol_from" in what) == (status, status == "ok")
 
 
+def found_of_admin(address: Address, met: Knock, settings: dict[str, Any] | None = None) -> tuple[str, str]:
+    """What is said of the admin API there."""
+    doors = {"admin": door(address, "admin")}
+    ((status, what),) = told(check_admin(patient_of({knocks: {"admin": met}}, doors=doors, admin=settings)))
+    return status, what
+
+
 REFUSED = Knock(open=True, refused="SSLV3_ALERT_HANDSHAKE_FAILURE")
 
 
@@ -104,10 +111,8 @@ def test_a_door_that_demands_a_certificate_speaks_tls(authority: Authority) -> N
 @pytest.mark.parametrize("met", [REFUSED, Knock(open=True, certificate=b"x")])
 def test_an_admin_api_that_demands_a_certificate(met: Knock, authority: Authority) -> None:
     """By TLS 1.3 it refuses when it is asked, and does not answer."""
-    doors = {"admin": door(NOWHERE, "admin")}
-    patient = patient_of({knocks: {"admin": met}}, doors=doors, admin=demanding(authority))
-    ((status, what),) = told(check_admin(patient))
-    assert (status, what) == ("ok", "the admin API at 127.0.0.1:1 demands a certificate")
+    said = "the admin API at 127.0.0.1:1 demands a certificate"
+    assert found_of_admin(NOWHERE, met, demanding(authority)) == ("ok", said)
 
 
 def test_what_is_served_counts(authority: Authority) -> None:
@@ -205,9 +210,7 @@ def test_doors_are_knocked_at_as_their_settings_say(
 def test_whether_the_admin_api_wants_tokens(host: str, status: int, expected: str, words: str) -> None:
     """By what it answers somebody without one."""
     with answering(status) as port:
-        doors = {"admin": door((host, port), "admin")}
-        patient = patient_of({knocks: {"admin": Knock(open=True)}}, doors=doors)
-        ((said, what),) = told(check_admin(patient))
+        said, what = found_of_admin((host, port), Knock(open=True))
     assert (said, words in what) == (expected, True)
 
 
@@ -229,8 +232,7 @@ def test_an_admin_api_that_answers_byte_by_byte(monkeypatch: pytest.MonkeyPatch)
     with socket.create_server((LOOPBACK, 0)) as listening:
         thread = threading.Thread(target=drip)
         thread.start()
-        doors = {"admin": door(listening.getsockname(), "admin")}
-        ((said, what),) = told(check_admin(patient_of({knocks: {"admin": Knock(open=True)}}, doors=doors)))
+        said, what = found_of_admin(listening.getsockname(), Knock(open=True))
         done.set()
         thread.join()
     assert (said, "does not answer" in what) == ("warning", True)
@@ -248,6 +250,5 @@ def test_an_admin_api_that_cannot_be_asked(
     met: Knock, settings: dict[str, Any], expected: str, words: str
 ) -> None:
     """It is not there, or speaks to load balancers alone."""
-    patient = patient_of({knocks: {"admin": met}}, doors={"admin": door(NOWHERE, "admin")}, admin=settings)
-    ((said, what),) = told(check_admin(patient))
+    said, what = found_of_admin(NOWHERE, met, settings)
     assert (said, words in what) == (expected, True)

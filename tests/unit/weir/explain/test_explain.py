@@ -57,13 +57,17 @@ def log_of(folder: Path, events: Iterable[Any], *decisions: Any) -> list[str]:
             "--events", file_of(folder, "events.jsonl", *events)]  # fmt: skip
 
 
+def decided_log(folder: Path, events: Iterable[Any], **sections: Any) -> list[str]:
+    """Events, and what the laws decide on them, as options; policies may stand in a file."""
+    replayed = replay_local(policies_of(folder, "policies.yaml", **sections), [log_of(folder, events)[3]])
+    assert not replayed.dead_letters
+    return log_of(folder, events, *(line + b"\n" for line in replayed.decisions))
+
+
 @pytest.fixture(scope="module")
 def files(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
-    """Events, and what the laws decide on them, as options."""
-    folder = tmp_path_factory.mktemp("explain")
-    replayed = replay_local(policies_of(folder, "policies.yaml"), [log_of(folder, EVENTS)[3]])
-    assert not replayed.dead_letters
-    return log_of(folder, EVENTS, *(line + b"\n" for line in replayed.decisions))
+    """Those of EVENTS."""
+    return decided_log(tmp_path_factory.mktemp("explain"), EVENTS)
 
 
 def explained(capsys: pytest.CaptureFixture[str], files: list[str], *words: str) -> dict[str, Any]:
@@ -216,15 +220,10 @@ def test_an_event_that_the_job_buries_explains_nothing(
         assert main(["explain", "--id", "p1-8", *files]) == 1 and "cannot be read" in capsys.readouterr().err
 
 
-def test_an_event_that_was_applied_later_is_found(
-    files: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_an_event_that_was_applied_later_is_found(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """As a dump marks it, whatever its own time is; by that it came before what it really came behind."""
     late = request("late", T, 3, applied_ts=T + 300_000)
-    events = [*EVENTS, late, request("next", T + 299_000, 1)]
-    log = log_of(tmp_path, events)[3]
-    replayed = replay_local(policies_of(tmp_path, "policies.yaml"), [log])
-    files = log_of(tmp_path, events, *(line + b"\n" for line in replayed.decisions))
+    files = decided_log(tmp_path, [*EVENTS, late, request("next", T + 299_000, 1)])
     found = explained(capsys, files, "--id", "late")
     assert found["event"]["ts"] == T and found["event"]["id"] == "late"
     assert [event["id"] for event in found["events"]] == ["p1-1", "p1-2", "next", "late"]
@@ -242,9 +241,7 @@ def test_what_the_log_does_not_say_is_not_told(tmp_path: Path, capsys: pytest.Ca
         del event["subject"]
     events.append(sample("s-0", 0, 14))
     quota = {"entity": {"user": "sam"}, **ENTRIES["quotas[user=sam]"]}
-    policies = policies_of(tmp_path, "p.yaml", quotas=[quota])
-    decided = replay_local(policies, [log_of(tmp_path, events)[3]]).decisions
-    files = log_of(tmp_path, events, *(line + b"\n" for line in decided))
+    files = decided_log(tmp_path, events, quotas=[quota])
     found = explained(capsys, files, "--id", "s-1")
     assert (found["before"], found["after"]) == (None, {"rate": 6.0})
     assert [event["id"] for event in found["events"]] == ["s-0", "s-1"]

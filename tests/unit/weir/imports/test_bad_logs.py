@@ -34,6 +34,12 @@ def run(
     return events, letters(dead)
 
 
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    """Of a log."""
+    return tmp_path / "r.log"
+
+
 GOOD = create(0)
 
 
@@ -50,9 +56,8 @@ GOOD = create(0)
         (GOOD.replace('"name":"t"', '"name":"\udcff"'), "not JSON"),
     ],
 )  # fmt: skip
-def test_a_bad_line(tmp_path: Path, bad: str, reason: str) -> None:
+def test_a_bad_line(tmp_path: Path, path: Path, bad: str, reason: str) -> None:
     """It stands among the dead letters; those around it count."""
-    path = tmp_path / "r.log"
     path.write_text("\n".join(("something else", GOOD, bad, GOOD)), errors="surrogateescape")
     events, ((file, number, why),) = run(tmp_path, path)
     assert (len(events), file, number) == (2, "r.log", 3)
@@ -60,19 +65,17 @@ def test_a_bad_line(tmp_path: Path, bad: str, reason: str) -> None:
 
 
 @pytest.mark.parametrize("day", ["2026-02-30", "0001-01-01"])
-def test_a_file_that_begins_with_no_time(tmp_path: Path, day: str) -> None:
+def test_a_file_that_begins_with_no_time(tmp_path: Path, path: Path, day: str) -> None:
     """A day that there is not, or not in the log's zone, is said of that line; it was a traceback."""
-    path = tmp_path / "r.log"
     path.write_text("\n".join((GOOD.replace("2026-11-26", day), GOOD)))
     events, ((file, number, _),) = run(tmp_path, path, zone="Pacific/Auckland")
     assert (len(events), file, number) == (1, "r.log", 1)
 
 
-def test_dead_letters_without_room_are_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_dead_letters_without_room_are_named(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """A full disk: the file of events was named, on another disk."""
-    path = tmp_path / "r.log"
     path.write_text(f"{GOOD[:300]}\n" * 100 + GOOD)
-    words = ["--out", str(tmp_path / "out.jsonl"), "--dead-letters", "/dev/full", str(path)]
+    words = ["--out", str(path.with_name("out.jsonl")), "--dead-letters", "/dev/full", str(path)]
     assert main(["import", "kafka-request-log", *words]) == 1
     assert capsys.readouterr().err == "weir: /dev/full: cannot be written: No space left on device\n"
 
@@ -111,10 +114,9 @@ def test_no_archive_at_all(tmp_path: Path) -> None:
     assert "Not a gzipped file" in reason
 
 
-def test_an_endless_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_endless_line(tmp_path: Path, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """No more of it is held than a line may have, and the next one counts."""
     monkeypatch.setattr(reading, "LINE_MAX", 10_000)
-    path = tmp_path / "r.log"
     path.write_text("\n".join((GOOD, "Completed request:" + "x" * 100_000, GOOD)))
     events, dead = run(tmp_path, path)
     assert len(events) == 2
@@ -131,10 +133,9 @@ def test_an_endless_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
     ],
 )
 def test_no_such_log(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], content: bytes | None, said: str
+    tmp_path: Path, path: Path, capsys: pytest.CaptureFixture[str], content: bytes | None, said: str
 ) -> None:
     """One line that says so, and nothing is written."""
-    path = tmp_path / "r.log"
     if content is None:
         path.mkdir()
     else:
@@ -152,10 +153,9 @@ def test_a_missing_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> N
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_an_interrupted_import_leaves_nothing(
-    number: signal.Signals, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    number: signal.Signals, tmp_path: Path, path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Neither half a file nor a draft of one."""
-    path = tmp_path / "r.log"
     path.write_text(GOOD)
     read = reading.LogFiles.lines
 

@@ -5,6 +5,7 @@ from typing import Any
 
 import orjson
 import pytest
+from plan_kit import file_of
 
 from streaming.contract.fields import TS_MAX_MS
 from streaming.contract.topics import Topics
@@ -31,9 +32,7 @@ def addresser(*policies: dict[str, Any], shift_ms: int = 0) -> Addresser:
 
 def sent(folder: Path, to: Addresser, *events: Any) -> list[OutgoingRecord]:
     """Records for a file of these lines."""
-    file = folder / "e.jsonl"
-    file.write_bytes(b"".join(e if isinstance(e, bytes) else orjson.dumps(e) + b"\n" for e in events))
-    return [to.address(item) for item in recorded([str(file)])]
+    return [to.address(item) for item in recorded([file_of(folder, "e.jsonl", *events)])]
 
 
 def request(**fields: Any) -> dict[str, Any]:
@@ -122,8 +121,7 @@ def test_lines_that_are_no_events_go_out_as_they_are(tmp_path: Path) -> None:
 def test_files_are_merged_by_time(tmp_path: Path) -> None:
     """Side by side; a line that goes back in time comes after the one before it; equal times by file."""
     for name, times in (("a", (10, 30, 20)), ("b", (5, 20, 30))):
-        lines = [orjson.dumps(request(id=f"{name}{ts}", ts=ts)) + b"\n" for ts in times]
-        (tmp_path / name).write_bytes(b"".join(lines))
+        file_of(tmp_path, name, *(request(id=f"{name}{ts}", ts=ts) for ts in times))
     names = [orjson.loads(r.line.value)["id"] for r in recorded([str(tmp_path / n) for n in "ab"])]
     assert names == ["b5", "a10", "b20", "a30", "a20", "b30"]
 

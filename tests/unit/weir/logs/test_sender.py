@@ -7,6 +7,7 @@ from typing import Any
 import orjson
 import pytest
 from confluent_kafka import KafkaError, KafkaException
+from plan_kit import file_of
 
 from streaming.contract.errors import WeirError
 from streaming.contract.topics import Cluster, Topics
@@ -97,15 +98,14 @@ def sending(
     stopped: Callable[[], bool] = lambda: False,
 ) -> tuple[bool, Sender, list[str]]:
     """Send events; whether all went, the sender, and the lines of progress."""
-    file = folder / "e.jsonl"
-    file.write_bytes(b"".join(orjson.dumps(event) + b"\n" for event in events))
+    file = file_of(folder, "e.jsonl", *events)
     said: list[str] = []
     sender = Sender(producer, progress=said.append, now_s=producer.clock.now)
     pace = None
     if speed is not None:
         pace = Pace(factor=speed, wait=producer.clock.wait, now_s=producer.clock.now)
     addresser = Addresser(topics=Topics(), log=PolicyLog(), now_ms=NOW)
-    done = send(recorded([str(file)]), addresser, sender, pace, keep_times=keep_times, stopped=stopped)
+    done = send(recorded([file]), addresser, sender, pace, keep_times=keep_times, stopped=stopped)
     return done, sender, said
 
 

@@ -38,9 +38,7 @@ def test_a_plan_in_stretches(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, co
     # Of one time they come in the order of the file.
     disorder = file_of(tmp_path, "disorder.jsonl", *events)
     other = told(tmp_path, disorder)
-    monkeypatch.setattr(reading, "READ_AT_ONCE", 20_000)
-    monkeypatch.setattr(stretches, "READ_AT_ONCE", 20_000)
-    monkeypatch.setattr(stretches, "SAMPLED", 8)
+    cut(monkeypatch, 20_000, sampled=8)
     assert told(tmp_path, log) == whole
     assert told(tmp_path, disorder) == other
 
@@ -83,11 +81,11 @@ def shared(rate: int, seconds: int = 5) -> Any:
     return grouped(rate) | {"broker": {"resourceUsagePublishIntervalInSecs": seconds}}
 
 
-def cut(monkeypatch: pytest.MonkeyPatch) -> None:
+def cut(monkeypatch: pytest.MonkeyPatch, size: int = 300, sampled: int = 1) -> None:
     """Have a stretch be a few events."""
-    monkeypatch.setattr(reading, "READ_AT_ONCE", 300)
-    monkeypatch.setattr(stretches, "READ_AT_ONCE", 300)
-    monkeypatch.setattr(stretches, "SAMPLED", 1)
+    monkeypatch.setattr(reading, "READ_AT_ONCE", size)
+    monkeypatch.setattr(stretches, "READ_AT_ONCE", size)
+    monkeypatch.setattr(stretches, "SAMPLED", sampled)
 
 
 def test_a_round_of_reports_that_is_cut(tmp_path: Path) -> None:

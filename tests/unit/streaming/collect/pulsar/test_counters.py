@@ -26,27 +26,30 @@ def test_the_first_reading_counts_nothing() -> None:
     assert (passed.counts, passed.period_ms) == ({}, {})
 
 
-def test_a_counter_that_went_back_counts_from_nothing() -> None:
+@pytest.fixture
+def differences() -> Differences:
+    """Nothing was read yet."""
+    return Differences()
+
+
+def test_a_counter_that_went_back_counts_from_nothing(differences: Differences) -> None:
     """A topic was unloaded, or the broker restarted."""
-    differences = Differences()
     differences.take(0, ["b1"], {T1: (100, 1_000, 7, 70)})
     passed = differences.take(2_000, ["b1"], {T1: (30, 300, 0, 0)})
     assert (passed.counts[T1], passed.restarted) == ((30, 300, 0, 0), 1)
     assert differences.take(3_000, ["b1"], {T1: (31, 310, 0, 0)}).counts[T1] == (1, 10, 0, 0)
 
 
-def test_a_topic_that_is_new_counts_from_nothing_and_one_that_is_gone_not_at_all() -> None:
+def test_a_new_topic_counts_from_nothing_and_one_that_is_gone_not_at_all(differences: Differences) -> None:
     """It was created, or deleted, or moved: what it did where it was since the last reading is not seen."""
-    differences = Differences()
     differences.take(0, ["b1", "b2"], {T1: (100, 100, 0, 0)}, whole)
     passed = differences.take(1_000, ["b1", "b2"], {T2: (5, 5, 0, 0), ELSEWHERE: (9, 9, 0, 0)}, whole)
     assert passed.counts == {T2: (5, 5, 0, 0), ELSEWHERE: (9, 9, 0, 0)}
     assert passed.restarted == 0
 
 
-def test_a_broker_that_does_not_answer_for_a_while_counts_when_it_does() -> None:
+def test_a_broker_that_does_not_answer_for_a_while_counts_when_it_does(differences: Differences) -> None:
     """Its period is as long as it was silent, and nobody else's."""
-    differences = Differences()
     differences.take(0, ["b1", "b2"], {T1: (10, 10, 0, 0), ELSEWHERE: (10, 10, 0, 0)})
     passed = differences.take(1_000, ["b2"], {ELSEWHERE: (11, 11, 0, 0)})
     assert (passed.counts, passed.period_ms) == ({ELSEWHERE: (1, 1, 0, 0)}, {"b2": 1_000})
@@ -55,17 +58,15 @@ def test_a_broker_that_does_not_answer_for_a_while_counts_when_it_does() -> None
     assert passed.period_ms == {"b1": 2_000, "b2": 1_000}
 
 
-def test_what_a_silent_broker_has_is_unheard() -> None:
+def test_what_a_silent_broker_has_is_unheard(differences: Differences) -> None:
     """But for what another one has by now; what a whole reading lacks has gone."""
-    differences = Differences()
     differences.take(0, ["b1", "b2"], {T1: (1, 1, 0, 0), T2: (1, 1, 0, 0)}, whole)
     assert differences.take(1_000, ["b2"], {ELSEWHERE: (1, 1, 0, 0)}, whole).unheard == {(T2.topic, "")}
     assert not differences.take(2_000, ["b1", "b2"], {T1: (1, 1, 0, 0)}, whole).unheard
 
 
-def test_a_broker_that_is_gone_is_forgotten_after_an_hour() -> None:
+def test_a_broker_that_is_gone_is_forgotten_after_an_hour(differences: Differences) -> None:
     """Where brokers are called by their addresses names are not used again, and each held a whole reading."""
-    differences = Differences()
     differences.take(0, ["b1", "b2"], {T1: (5, 5, 0, 0), ELSEWHERE: (5, 5, 0, 0)}, whole)
     differences.take(3_600_000, ["b2"], {ELSEWHERE: (6, 6, 0, 0)}, whole)
     assert differences.take(3_600_000, ["b1"], {T1: (9, 9, 0, 0)}, whole).counts == {T1: (4, 4, 0, 0)}
@@ -76,9 +77,8 @@ def test_a_broker_that_is_gone_is_forgotten_after_an_hour() -> None:
 
 
 @pytest.mark.usefixtures("room_for_two")
-def test_places_have_a_bound() -> None:
+def test_places_have_a_bound(differences: Differences) -> None:
     """Beyond it they are counted, not kept."""
-    differences = Differences()
     many = {Place("b1", f"persistent://a/b/t{n}"): (n, n, 0, 0) for n in range(5)}
     differences.take(0, ["b1"], many)
     passed = differences.take(1_000, ["b1"], many)
@@ -88,9 +88,8 @@ def test_places_have_a_bound() -> None:
     assert len(differences._last) == 2
 
 
-def test_a_topic_that_one_reading_lacks_does_not_count_from_nothing() -> None:
+def test_a_topic_that_one_reading_lacks_does_not_count_from_nothing(differences: Differences) -> None:
     """It goes on from what it had; what passed counts by its mean rate, as all else of that reading."""
-    differences = Differences()
     differences.take(0, ["b1"], {T1: PAST}, whole)
     missing = differences.take(1_000, ["b1"], {}, lambda topic: topic != T1.topic)
     assert missing.counts == {}
@@ -98,9 +97,8 @@ def test_a_topic_that_one_reading_lacks_does_not_count_from_nothing() -> None:
     assert (passed.counts, passed.restarted) == ({T1: (20, 40, 0, 0)}, 0)
 
 
-def test_a_topic_that_was_never_read_begins_with_its_first_reading() -> None:
+def test_a_topic_that_was_never_read_begins_with_its_first_reading(differences: Differences) -> None:
     """Only the one behind a reading that would have shown it is new."""
-    differences = Differences()
     differences.take(0, ["b1", "b2"], {}, lambda topic: topic != T1.topic)
     assert differences.take(1_000, ["b1", "b2"], {T1: PAST, T2: (3, 3, 0, 0)}, whole).counts == {
         T2: (3, 3, 0, 0)
@@ -110,9 +108,8 @@ def test_a_topic_that_was_never_read_begins_with_its_first_reading() -> None:
 
 
 @pytest.mark.usefixtures("room_for_two")
-def test_who_gets_the_room_of_another_begins_with_its_first_reading() -> None:
+def test_who_gets_the_room_of_another_begins_with_its_first_reading(differences: Differences) -> None:
     """Known ones keep theirs, also when new ones come before them in order."""
-    differences = Differences()
     places = [Place("b1", f"persistent://a/b/t{n}") for n in range(4)]
     differences.take(0, ["b1"], dict.fromkeys(places[1:], PAST), whole)
     passed = differences.take(1_000, ["b1"], dict.fromkeys(places, PAST), whole)
@@ -124,9 +121,8 @@ def test_who_gets_the_room_of_another_begins_with_its_first_reading() -> None:
 
 
 @pytest.mark.usefixtures("room_for_two")
-def test_a_silent_broker_without_room_begins_anew() -> None:
+def test_a_silent_broker_without_room_begins_anew(differences: Differences) -> None:
     """Its places left for those of others: when it answers again their past is nobody's traffic."""
-    differences = Differences()
     differences.take(0, ["b1"], {T1: PAST}, whole)
     differences.take(1_000, ["b2"], {ELSEWHERE: PAST, Place("b2", T2.topic): PAST}, whole)
     assert differences.take(2_000, ["b1"], {T1: PAST}, whole).counts == {}

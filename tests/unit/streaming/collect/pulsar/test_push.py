@@ -97,10 +97,9 @@ def test_rounds_have_a_bound(pusher: Pusher, monkeypatch: pytest.MonkeyPatch) ->
     assert pusher._metrics.waiting_pushes._value.get() == 0
 
 
-def test_what_somebody_else_set_is_left_alone(fake: FakePulsar) -> None:
+def test_what_somebody_else_set_is_left_alone(fake: FakePulsar, pusher: Pusher) -> None:
     """Until it is gone; it is looked at again after a minute."""
     fake.hold(TOPIC, Rates(7, -1))
-    pusher = pusher_of(fake)
     assert step(pusher, {TOPIC: 100}, 0) == {TOPIC: Result.FOREIGN}
     assert step(pusher, {TOPIC: 100}, LOOK_AGAIN_MS - 1) == {}
     assert fake.changes() == []
@@ -109,10 +108,9 @@ def test_what_somebody_else_set_is_left_alone(fake: FakePulsar) -> None:
     assert pusher._foreign == {}
 
 
-def test_what_was_pushed_once_is_not_remembered_for_ever(fake: FakePulsar) -> None:
+def test_what_was_pushed_once_is_not_remembered_for_ever(fake: FakePulsar, pusher: Pusher) -> None:
     """Topics come and go; of a limit of somebody else's that we do not want any more nothing is told."""
     fake.hold(TOPIC, Rates(7, -1))
-    pusher = pusher_of(fake)
     assert step(pusher, {TOPIC: 100, OTHER: 5}, 0) == {TOPIC: Result.FOREIGN, OTHER: Result.SET}
     assert step(pusher, {}, PUSH_APART_MS) == {OTHER: Result.REMOVED}
     assert pusher._foreign == {} and pusher._metrics.foreign_limits._value.get() == 0
@@ -245,10 +243,9 @@ def test_failures_are_told_apart(fake: FakePulsar, status: int | None, result: R
     assert step(pusher, {TOPIC: 100}, PUSH_APART_MS) == {TOPIC: Result.SET}
 
 
-def test_after_a_failure_the_rest_of_a_namespace_waits(fake: FakePulsar) -> None:
+def test_after_a_failure_the_rest_of_a_namespace_waits(fake: FakePulsar, pusher: Pusher) -> None:
     """Each of hundreds could take as long; all come later."""
     fake.fail = lambda method, _path: 500 if method == "POST" else 0
-    pusher = pusher_of(fake)
     wanted = {Slot("a/b", f"persistent://a/b/t{n}", "", Kind.PUBLISH): 9.0 for n in range(5)}
     assert list(step(pusher, wanted, 0).values()) == [Result.FAILED]
     fake.fail = lambda _method, _path: 0
@@ -281,10 +278,9 @@ def test_nothing_is_known_of_ours_until_pulsar_tells(fake: FakePulsar) -> None:
     assert pusher.pushed == {TOPIC: Rates(100, -1)}
 
 
-def test_all_of_ours_can_be_taken_away(fake: FakePulsar) -> None:
+def test_all_of_ours_can_be_taken_away(fake: FakePulsar, pusher: Pusher) -> None:
     """When the collector stops, if said so; the notes go too, so that what is set later is not ours."""
     fake.hold(OTHER, Rates(7, -1))
-    pusher = pusher_of(fake)
     step(pusher, {TOPIC: 100, NAMESPACE: 5, OTHER: 9}, 0)
     assert set(run(pusher.push(pusher.all_removals(), 1)).values()) == {Result.REMOVED}
     assert list(fake.set) == [OTHER.path]

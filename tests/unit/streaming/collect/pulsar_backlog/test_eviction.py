@@ -81,9 +81,8 @@ def test_a_position_is_evicted_with_what_it_skips(rig: Rig) -> None:
     assert rig.topic.positions == {**SLOW, "slow": (2, 3)}
 
 
-def test_one_that_was_moved_back_since_the_report_is_left_alone() -> None:
+def test_one_that_was_moved_back_since_the_report_is_left_alone(rig: Rig) -> None:
     """Its owner wants to read again; another way to write the same place is none."""
-    rig = Rig(topic())
     rig.topic.positions["slow"] = (1, 1)
     with pytest.raises(CannotEvict, match="slow was moved back since the report"):
         rig.prepare(ledger=2, entry=3, entries=11)
@@ -168,10 +167,9 @@ def test_time_takes_nothing_that_does_not_tell_its_own(rig: Rig, status: int) ->
     assert rig.changes() == 0
 
 
-def test_endless_disorder_evicts_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_endless_disorder_evicts_nothing(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
     """What is cut again and again is given up, with the reason."""
     monkeypatch.setattr("streaming.collect.pulsar_backlog.eviction.EVICTION_SAMPLE", 2)
-    rig = Rig(topic())
     # The second of two that are asked lies in the middle of what is left, and is too young each time.
     rig.topic.ledgers[1] = 2**12
     rig.topic.published = {(1, 3): NOW_MS - 60_000}
@@ -238,21 +236,19 @@ def test_a_refusal_is_told_and_ends_it(rig: Rig, status: int) -> None:
     assert rig.changes() == 1 and rig.topic.positions == SLOW
 
 
-def test_an_eviction_under_way_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_eviction_under_way_is_waited_for(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
     """409 is Pulsar's for that; it is asked again until the limit."""
     monkeypatch.setattr(eviction, "_POLL_MAX_S", 0.0)
     monkeypatch.setattr(eviction, "EVICTION_WAIT_S", 5.0)
-    rig = Rig(topic())
     refused = iter([409, 409])
     rig.fake.fail = lambda method, _path: next(refused, 0) if method == "POST" else 0
     rig.evict(ledger=2, entry=3, entries=11)
     assert rig.changes() == 3 and rig.topic.positions["slow"] == (2, 3)
 
 
-def test_a_refusal_after_a_yes_is_not_known(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_refusal_after_a_yes_is_not_known(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
     """The first one may still be carried out."""
     monkeypatch.setattr(eviction, "_POLL_MAX_S", 0.0)
-    rig = Rig(topic())
     rig.fake.lazy = True
     answers = iter([0])
     rig.fake.fail = lambda method, _path: next(answers, 403) if method == "POST" else 0

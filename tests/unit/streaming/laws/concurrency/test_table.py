@@ -59,8 +59,14 @@ def test_the_same_in_other_words_changes_nothing() -> None:
     assert limits([bad(0), bad(1), bad(2), bad(3)], timeline_of({ALL: PLAIN}, changes)) == [90, 81, 72, 64]
 
 
+@pytest.fixture
+def table() -> ConcurrencyTable:
+    """Of no partition yet."""
+    return ConcurrencyTable()
+
+
 @pytest.mark.parametrize("between", ["nothing", "a batch", "a checkpoint", "a sweep"])
-def test_batches_do_not_show(between: str) -> None:
+def test_batches_do_not_show(table: ConcurrencyTable, between: str) -> None:
     """A change of policy lands the same whether its neighbours come in one batch or two."""
     changes = [(2, ALL, PLAIN | {"aimd": {"initialLimit": 50}}), (3, ALL, PLAIN)]
     timeline = timeline_of({ALL: PLAIN}, changes)
@@ -68,7 +74,6 @@ def test_batches_do_not_show(between: str) -> None:
     if between == "nothing":
         assert limits(first + second, timeline) == [90, 81, 90, 81]
         return
-    table = ConcurrencyTable()
     fold(table, first, timeline)
     if between == "a checkpoint":
         table = reloaded(table)
@@ -78,36 +83,32 @@ def test_batches_do_not_show(between: str) -> None:
     assert [decision["limit"] for decision in fold(table, second, timeline)] == [90, 81]
 
 
-def test_a_change_at_a_partitions_newest_event_was_seen_already() -> None:
+def test_a_change_at_a_partitions_newest_event_was_seen_already(table: ConcurrencyTable) -> None:
     """However far back the batch must look for other partitions."""
     timeline = timeline_of({ALL: PLAIN}, [(2, ALL, PLAIN | {"aimd": {"initialLimit": 50}})])
-    table = ConcurrencyTable()
     fold(table, [bad(1, "b"), bad(2, "a")], timeline)
     found = fold(table, [bad(3, "a"), bad(4, "b"), bad(5, "c")], timeline)
     assert [decision["limit"] for decision in found] == [40, 45, 45]
 
 
-def test_a_policy_that_comes_too_late_still_starts_afresh() -> None:
+def test_a_policy_that_comes_too_late_still_starts_afresh(table: ConcurrencyTable) -> None:
     """It rewrites the past of a partition: what was learned under the other one is not used."""
-    table = ConcurrencyTable()
     fold(table, [bad(0), bad(1)], timeline_of({ALL: PLAIN}))
     other = timeline_of({ALL: PLAIN}, [(0, ALL, PLAIN | {"aimd": {"initialLimit": 50}})])
     assert [decision["limit"] for decision in fold(table, [bad(2)], other)] == [45]
 
 
-def test_time_never_goes_back() -> None:
+def test_time_never_goes_back(table: ConcurrencyTable) -> None:
     """A straggler is decided by the policies of its partition's newest time, under its own ts."""
     timeline = timeline_of({ALL: PLAIN}, [(5, ALL, PLAIN | {"aimd": {"initialLimit": 50}})])
-    table = ConcurrencyTable()
     fold(table, [bad(6)], timeline, NOW)
     (decision,) = fold(table, [bad(1)], timeline, NOW)
     assert (decision["limit"], decision["ts"]) == (40, T0 + 1)
 
 
-def test_live_writes_one_decision_a_partition_and_batch_when_the_limit_changed() -> None:
+def test_live_writes_one_decision_a_partition_and_batch_when_it_changed(table: ConcurrencyTable) -> None:
     """Under the newest sample's id; a partition's first is written in any case."""
     timeline = timeline_of({ALL: PLAIN})
-    table = ConcurrencyTable()
     idle = sample("idle", 9, 14, 1, partition="b")
     first = fold(table, [bad(0), bad(1), idle, bad(10)], timeline, NOW)
     assert [(d["id"], d["limit"]) for d in first] == [("idle", 100), ("orders-3@10", 72)]
@@ -117,19 +118,17 @@ def test_live_writes_one_decision_a_partition_and_batch_when_the_limit_changed()
     assert [d["limit"] for d in replay(up_and_down, timeline)] == [101, 90]
 
 
-def test_live_tells_of_a_fresh_start() -> None:
+def test_live_tells_of_a_fresh_start(table: ConcurrencyTable) -> None:
     """A new algorithm is written even if its limit is the same number."""
     timeline = timeline_of({ALL: PLAIN}, [(5, ALL, PLAIN | {"algorithm": "fixed", "fixed": {"limit": 90}})])
-    table = ConcurrencyTable()
     assert [d["limit"] for d in fold(table, [bad(0)], timeline, NOW)] == [90]
     assert [d["algorithm"] for d in fold(table, [bad(6)], timeline, NOW)] == ["fixed"]
     assert fold(table, [bad(7)], timeline, NOW) == []
 
 
-def test_only_rows_that_say_nothing_are_swept() -> None:
+def test_only_rows_that_say_nothing_are_swept(table: ConcurrencyTable) -> None:
     """A learned limit stays for a week in which the partition is idle; one at its start leaves."""
     timeline = timeline_of({ALL: PLAIN, "backpressure.partitions.c": {"algorithm": "fixed"}})
-    table = ConcurrencyTable()
     fold(table, [bad(0, "a"), sample("b", 1, 14, 1, partition="b"), bad(2, "c")], timeline, NOW)
     assert len(table) == 3
     table.sweep(timeline, T0)
@@ -140,13 +139,12 @@ def test_only_rows_that_say_nothing_are_swept() -> None:
 
 
 @pytest.mark.parametrize("swept", [False, True])
-def test_a_week_without_a_sample_starts_a_partition_afresh(swept: bool) -> None:
+def test_a_week_without_a_sample_starts_a_partition_afresh(table: ConcurrencyTable, swept: bool) -> None:
     """Also within one batch, as in a replay, and whether its row has left meanwhile or not."""
     timeline = timeline_of({ALL: PLAIN})
     assert limits([bad(0), bad(LONG), bad(LONG + FORGET_MS), bad(LONG + FORGET_MS + 1)], timeline) == [
         90, 81, 90, 81
     ]  # fmt: skip
-    table = ConcurrencyTable()
     fold(table, [bad(0), bad(1)], timeline, NOW)
     if swept:
         table.sweep(timeline, T0 + FORGET_MS)
@@ -190,10 +188,9 @@ def test_a_limit_stands_under_its_policy_only(between: dict[str, Any] | None) ->
     assert afresh["limit"] == 90 and stands(table, 40, timeline, "orders-3") == [True]
 
 
-def test_a_limit_at_its_start_stands_for_an_hour() -> None:
+def test_a_limit_at_its_start_stands_for_an_hour(table: ConcurrencyTable) -> None:
     """A fixed one is always there: a sweep took it away after five minutes, so that it was said no more."""
     timeline = timeline_of({ALL: {"algorithm": "fixed", "useWindowed": False}})
-    table = ConcurrencyTable()
     fold(table, [bad(0)], timeline, NOW)
     table.sweep(timeline, T0 + STANDS_MS - 1)
     assert stands(table, STANDS_MS - 1, timeline, "orders-3") == [True]
@@ -201,10 +198,9 @@ def test_a_limit_at_its_start_stands_for_an_hour() -> None:
     assert len(table) == 0
 
 
-def test_a_row_whose_policy_is_gone_is_swept() -> None:
+def test_a_row_whose_policy_is_gone_is_swept(table: ConcurrencyTable) -> None:
     """Nothing can be judged by it any more."""
     timeline = timeline_of({ALL: PLAIN}, [(5, ALL, None)])
-    table = ConcurrencyTable()
     fold(table, [bad(0)], timeline)
     table.sweep(timeline, T0 + 4)
     assert len(table) == 1
@@ -212,11 +208,10 @@ def test_a_row_whose_policy_is_gone_is_swept() -> None:
     assert len(table) == 0
 
 
-def test_the_table_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_table_is_bounded(table: ConcurrencyTable, monkeypatch: pytest.MonkeyPatch) -> None:
     """Beyond MAX_PARTITIONS those idle longest start afresh, ties by name; at once when live."""
     monkeypatch.setattr(concurrency_table, "MAX_PARTITIONS", 3)
     timeline = timeline_of({ALL: PLAIN})
-    table = ConcurrencyTable()
     events = [bad(9, "e"), bad(1, "d"), bad(1, "a"), bad(2, "c"), bad(1, "b")]
     fold(table, events, timeline)
     assert len(table) == 5, "a replay has its whole input in hand"
