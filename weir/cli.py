@@ -57,7 +57,7 @@ def build_parser(command: str | None) -> argparse.ArgumentParser:
     """
     parser = argparse.ArgumentParser(
         prog="weir",
-        description="Quotas for Kafka clusters, decided in a stream and enforced on real clients.",
+        description="Quotas for Kafka and Pulsar, decided in a stream and enforced on real clients.",
         epilog="Exit status: 0 done, 1 the work failed, 2 bad usage, policy or configuration,"
         " 3 another collector has taken over.",
     )

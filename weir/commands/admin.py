@@ -29,9 +29,9 @@ if TYPE_CHECKING:
 logger = logging.getLogger("weir.admin")
 
 DESCRIPTION = (
-    "Pulsar's REST API for resource groups, for pulsar-admin and others. Without tokens it "
-    "answers clients on this machine only. In front of another admin API it passes on what is not its "
-    "own, and what changes partitions only within the quotas."
+    "Limits over Pulsar's REST API, for pulsar-admin and others, all policies and who waits and why over "
+    "Weir's own, and the console. Without tokens it answers clients on this machine only. In front of "
+    "another admin API it passes on what is not its own, and what changes partitions only within the quotas."
 )
 
 

@@ -11,7 +11,7 @@ from weir.paths import check_writable
 
 _say = teller("dump")
 DESCRIPTION = (
-    "Write requests, usage and policies of a stretch of time as JSON lines in the order in "
+    "Write requests, usage and policies of a stretch of time as an event file, in the order in "
     "which they were applied. Policies are written from the beginning on, since they set the limits."
 )
 
@@ -20,7 +20,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     """Its options."""
     add_cluster_options(parser)
     add_stretch(parser)
-    add_file(parser, "--out", "FILE.gz is compressed", required=True)
+    add_file(parser, "--out", "JSON lines; FILE.gz is compressed, FILE.parquet has columns", required=True)
 
 
 @terminated_as_interrupted()

@@ -33,7 +33,7 @@ Exit status: 0 all was delivered, 1 some was not or Ctrl-C came first, 2 bad usa
 events are sent as they are; the job writes a dead letter for each.
 """
 DESCRIPTION = (
-    "Publish event files (.jsonl, .jsonl.gz) to the topics that the job reads, in the order\n"
+    "Publish event files (.jsonl, .jsonl.gz, .parquet) to the topics that the job reads, in the order\n"
     "of their times, each event when its time comes."
 )
 

@@ -206,6 +206,14 @@ def test_every_command_has_help(name: str, capsys: Any) -> None:
     assert f"usage: weir {name}" in capsys.readouterr().out
 
 
+@pytest.mark.parametrize("name", ["dump", "propose", "replay", "send"])
+def test_who_reads_or_writes_event_files_says_that_columns_do(name: str, capsys: Any) -> None:
+    """Of dump and send the help named lines alone."""
+    with pytest.raises(SystemExit):
+        cli.main([name, "--help"])
+    assert ".parquet" in capsys.readouterr().out
+
+
 def test_help_and_version_load_no_heavy_library() -> None:
     """A fresh interpreter shows the help of all commands without Spark, Kafka clients or Numba."""
     code = (
