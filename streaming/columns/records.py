@@ -281,15 +281,18 @@ def _too_much(found: Sequence[tuple[int, Pack]], value: pa.ChunkedArray) -> dict
     byte, such as one long name in a hundred thousand rows.
     """
     total, much = Counter[str](), dict[int, str]()
-    said = [(decoded_bytes(pack.rows), value[i].as_buffer().size) for i, pack in found]
-    for place in sorted(range(len(found)), key=lambda place: said[place][0] / said[place][1]):
-        i, pack = found[place]
-        own = {name: decoded_bytes(pack.rows.select([name])) for name in pack.rows.schema.names}
-        if any(total[name] + size > COLUMN_BYTES for name, size in own.items()):
-            size, sent = said[place]
-            much[i] = f"{size} bytes decompressed of {sent}; with others of its batch it is too much to hold"
-        else:
-            total.update(own)
+    said = [
+        {name: decoded_bytes(pack.rows.select([name])) for name in pack.rows.schema.names}
+        for _, pack in found
+    ]
+    sizes = [sum(own.values()) for own in said]
+    sent = [value[i].as_buffer().size for i, _ in found]
+    for at in sorted(range(len(found)), key=lambda at: sizes[at] / sent[at]):
+        if all(total[name] + more <= COLUMN_BYTES for name, more in said[at].items()):
+            total.update(said[at])
+            continue
+        size = f"{sizes[at]} bytes decompressed of {sent[at]}"
+        much[found[at][0]] = f"{size}; with others of its batch it is too much to hold"
     return much
 
 
