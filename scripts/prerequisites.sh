@@ -28,7 +28,7 @@ for tool in "$@"; do
         java=${JAVA_HOME:+$JAVA_HOME/bin/}java
         # Prints 17 for "17.0.15", and 1 for Java 8, which calls itself 1.8.
         version=$("$java" -version 2>&1 | sed -n 's/.*version "\([0-9]*\).*/\1/p' | head -n 1)
-        # Later ones lack what Spark's Hadoop client calls (streaming/job/spark/session.py says the same).
+        # Later ones lack what Spark's Hadoop client calls (streaming/job/spark/java.py says the same).
         { [ "${version:-0}" -ge 17 ] && [ "$version" -le 23 ]; } ||
             lack "Java 17 (to 23) is needed (found: ${version:-none}); install it (apt install openjdk-17-jdk-headless, brew install openjdk@17) or set JAVA_HOME"
         ;;

@@ -12,8 +12,8 @@ from pathlib import Path
 from statistics import median
 from typing import Any, Final
 
+from streaming.job.spark.java import find_java
 from weir.jars.folders import ROOT, jars_dir
-from weir.jars.java import java
 
 _LIMIT_S: Final = 10.0
 _LOOPS: Final = 5
@@ -129,7 +129,7 @@ def _cpu_model() -> str:
 
 def _java_version() -> str:
     # Java says its version on stderr: `openjdk version "17.0.2" 2022-01-18`.
-    match = re.search(r'version "([^"]+)"', _output(java(), "-version"))
+    match = re.search(r'version "([^"]+)"', _output(str(find_java() / "bin" / "java"), "-version"))
     return match.group(1) if match else "unknown"
 
 

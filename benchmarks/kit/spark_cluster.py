@@ -10,7 +10,7 @@ from typing import Any, Final, Self
 import pyspark
 
 from streaming.contract.errors import WeirError
-from streaming.job.spark.session import find_java
+from streaming.job.spark.java import find_java
 from weir.stack.kafka import HOST, free_port
 from weir.stack.process import Child
 

@@ -13,7 +13,7 @@ import yaml
 from benchmarks.kit.sides import Tls
 from benchmarks.peers.build import FOLDER, Unavailable, listening
 from streaming.contract.errors import WeirError
-from weir.jars.java import java
+from streaming.job.spark.java import find_java
 from weir.stack.kafka import HOST, free_port
 from weir.stack.process import Child
 
@@ -75,7 +75,8 @@ def kroxylicious(kafka: str, folder: Path, tls: Tls | None = None) -> AbstractCo
     configuration = folder / "kroxylicious.yaml"
     configuration.write_text(yaml.safe_dump({"virtualClusters": [cluster]}))
     try:
-        command = [java(), f"-Xmx{HEAP_MB}m", "-cp", f"{_CLASSES}:{_JARS}/*", "Kroxylicious"]
+        java = str(find_java() / "bin" / "java")
+        command = [java, f"-Xmx{HEAP_MB}m", "-cp", f"{_CLASSES}:{_JARS}/*", "Kroxylicious"]
     except WeirError as error:
         raise Unavailable(f"kroxylicious: {error}") from error
     child = Child("kroxylicious", [*command, str(configuration)], log=folder / "kroxylicious.log")

@@ -1,6 +1,7 @@
 """What goes into a shard's step: records as parallel columns."""
 
 from bisect import bisect_right
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, TypeVar
@@ -22,6 +23,9 @@ _PLACE: Final = 4
 """Columns at the end of a part of packed records, see `unpacked`."""
 _TOGETHER_BYTES: Final = 16 * 2**20
 """Of packs that are put together at most: it bounds what is copied at once."""
+COLUMN_BYTES: Final = 2**30
+"""Of one column of all packed records of a shard's batch, dictionaries written out: beyond 2 GiB Arrow
+raises, or gives one whose offsets have overflowed."""
 Flags = NDArray[np.bool_]
 Part = TypeVar("Part")
 
@@ -219,6 +223,40 @@ def unpacked(
         return Records(
             topic=topic, partition=partition, offset=offset, ts=ts, value=value, broadcast=broadcast
         )
+    found, places, reasons = _taken_apart(value, packed, cut)
+
+    def put_together() -> Records:
+        single = ~packed
+        single[list(reasons)] = True
+        alone = np.flatnonzero(single)
+        sizes = [len(pack) for _, pack in found]
+        at = np.concatenate([alone, np.repeat(np.array([i for i, _ in found], dtype=np.int64), sizes)])
+        arrived = [np.array(column[at], dtype=np.int64) for column in (partition, offset, ts)]
+        for (i, pack), first in zip(found, (len(alone) + np.cumsum([0, *sizes])).tolist(), strict=False):
+            pack.first = first
+            for column, own in zip(arrived, places.get(i, ()), strict=False):
+                column[first : first + len(pack)] = own
+        return Records(
+            topic=topic.take(at), partition=arrived[0], offset=arrived[1], ts=arrived[2],
+            value=value.filter(pa.array(single)), broadcast=None if broadcast is None else broadcast[at],
+            packs=_together([pack for _, pack in found], None if broadcast is None else broadcast[at]),
+            unusable={int(np.searchsorted(alone, i)): reason for i, reason in reasons.items()},
+        )  # fmt: skip
+
+    records = put_together()
+    if len(records.packs) * DECODED_BYTES > COLUMN_BYTES:
+        much = _too_much(sorted(found, key=lambda one: (partition[one[0]], offset[one[0]])), value)
+        if much:
+            reasons |= much
+            found = [(i, pack) for i, pack in found if i not in much]
+            records = put_together()
+    return records
+
+
+def _taken_apart(
+    value: pa.ChunkedArray, packed: Flags, cut: Flags | None
+) -> tuple[list[tuple[int, Pack]], dict[int, list[Integers]], dict[int, str]]:
+    """By number of the record: packs, where the rows of parts stood, and why there is no pack."""
     found: list[tuple[int, Pack]] = []
     places: dict[int, list[Integers]] = {}
     reasons: dict[int, str] = {}
@@ -235,22 +273,27 @@ def unpacked(
             reasons[i] = error.reason
         else:
             found.append((i, Pack(0, type, rows, np.arange(rows.num_rows))))
-    packed = packed.copy()
-    packed[list(reasons)] = False
-    alone = np.flatnonzero(~packed)
-    sizes = [len(pack) for _, pack in found]
-    at = np.concatenate([alone, np.repeat(np.array([i for i, _ in found], dtype=np.int64), sizes)])
-    arrived = [np.array(column[at], dtype=np.int64) for column in (partition, offset, ts)]
-    for (i, pack), first in zip(found, (len(alone) + np.cumsum([0, *sizes])).tolist(), strict=False):
-        pack.first = first
-        for column, own in zip(arrived, places.get(i, ()), strict=False):
-            column[first : first + len(pack)] = own
-    return Records(
-        topic=topic.take(at), partition=arrived[0], offset=arrived[1], ts=arrived[2],
-        value=value.filter(pa.array(~packed)), broadcast=None if broadcast is None else broadcast[at],
-        packs=_together([pack for _, pack in found], None if broadcast is None else broadcast[at]),
-        unusable={int(np.searchsorted(alone, i)): reason for i, reason in reasons.items()},
-    )  # fmt: skip
+    return found, places, reasons
+
+
+def _too_much(found: Sequence[tuple[int, Pack]], value: pa.ChunkedArray) -> dict[int, str]:
+    """Those to leave out for no column to have more than COLUMN_BYTES, and why: first who says most by the
+    byte, such as one long name in a hundred thousand rows.
+    """
+    total, much = Counter[str](), dict[int, str]()
+    said = [
+        {name: decoded_bytes(pack.rows.select([name])) for name in pack.rows.schema.names}
+        for _, pack in found
+    ]
+    sizes = [sum(own.values()) for own in said]
+    sent = [value[i].as_buffer().size for i, _ in found]
+    for at in sorted(range(len(found)), key=lambda at: sizes[at] / sent[at]):
+        if all(total[name] + more <= COLUMN_BYTES for name, more in said[at].items()):
+            total.update(said[at])
+            continue
+        size = f"{sizes[at]} bytes decompressed of {sent[at]}"
+        much[found[at][0]] = f"{size}; with others of its batch it is too much to hold"
+    return much
 
 
 def _together(packs: Sequence[Pack], broadcast: Flags | None) -> list[Pack]:

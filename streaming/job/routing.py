@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from itertools import chain
 from typing import Final
 
 import numpy as np
@@ -159,18 +160,25 @@ class _Router:
 
     def route_policies(self, batch: pa.RecordBatch) -> Batches:
         """Route records of the topic of policies, with the same columns."""
-        for records in _stretches(batch, BYTES_AT_ONCE):
-            columns = (records[name].to_pylist() for name in ("ts", "value"))
-            copies = (
-                (i, self.numbers[law][shard], len(value))
-                for i, (ts, value) in enumerate(zip(*columns, strict=True))
-                for law, shards in policy_shards(value, default_ts=ts, shards=self.shards)
-                for shard in shards
-            )
-            for some in some_at_a_time(copies, BYTES_AT_ONCE, lambda copy: copy[2]):
-                record, keys, _ = np.array(some, dtype=np.int64).T
-                copied = records["value"].take(pa.array(record))
-                yield _routed(records, record, keys, np.full(len(some), schemas.POLICY), copied)
+        # Of fewer records, whose copies for all shards are no more than that; of a larger one some.
+        for records in _stretches(batch, BYTES_AT_ONCE // sum(map(len, self.numbers.values()))):
+            times, values = (records[name].to_pylist() for name in ("ts", "value"))
+            copies = list(map(self._policy_keys, values, times))
+            keys = np.array([*chain.from_iterable(copies)], dtype=np.int64)
+            record = np.repeat(np.arange(len(copies)), list(map(len, copies)))
+            step = max(1, BYTES_AT_ONCE // max(1, *map(len, values)))
+            for first in range(0, len(keys), step):
+                own = record[first : first + step]
+                copied = records["value"].take(pa.array(own))
+                origins = np.full(len(own), schemas.POLICY)
+                yield _routed(records, own, keys[first : first + step], origins, copied)
+
+    def _policy_keys(self, value: bytes, ts: int) -> list[int]:
+        """The number of each shard that must see a record of the topic of policies."""
+        keys: list[int] = []
+        for law, shards in policy_shards(value, default_ts=ts, shards=self.shards):
+            keys += self.numbers[law][shards.start : shards.stop]
+        return keys
 
     def route_packs(self, batch: pa.RecordBatch, topic: str, cut: int, whole: int) -> Batches:
         """Route packed records of one topic, with the same columns.

@@ -3,7 +3,7 @@
 And which policies concern which law: a shard is sent, and keeps, those only that it may ask for.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final
@@ -16,7 +16,7 @@ from streaming.laws.registry import LAWS
 from streaming.policy.policy_set import Section, parse_path
 from streaming.policy.timeline import PolicyTimeline
 
-LawShards = tuple[str, Sequence[int]]
+LawShards = tuple[str, range]
 """A law, and numbers of its shards."""
 _NO_LIMITS: Final = frozenset({"resourcegroup"})
 """What a namespace may say and no law asks for: its group matters where its traffic is counted."""
@@ -94,7 +94,8 @@ def _for_all(event: Event | None, shards: int) -> Iterator[LawShards]:
     """The shards that must see a policy, a tick, or what is neither."""
     if isinstance(event, PolicyChange):
         for law, routing_key in concerned(event):
-            yield law.name, range(shards) if routing_key is None else (shard_of(routing_key, shards),)
+            own = 0 if routing_key is None else shard_of(routing_key, shards)
+            yield law.name, range(shards) if routing_key is None else range(own, own + 1)
     else:
         for law in LAWS.by_name.values() if isinstance(event, Tick) else (LAWS.reporting,):
             yield law.name, range(shards)

@@ -5,9 +5,10 @@ was in force when. The same events give the same answers in whatever order they 
 with one and the same time count in the order in which they came.
 """
 
-from bisect import bisect_right
+import itertools
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from math import inf
 from typing import Any, Final, Self
 
@@ -25,6 +26,7 @@ table of a hundred thousand is not made anew for each change of one of them."""
 KEPT_BYTES: Final = 64 * 2**20
 """Of JSON whose entries and timelines are kept: shards have much alike, and most batches change nothing."""
 _LEAST_BYTES: Final = 1024
+_arrivals = itertools.count()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,6 +38,7 @@ class Change:
         version: the version afterwards is at least this one,
         count: and at least so many more than the version before; 0: nobody has written anything, a raise of
             the entry ends that was set at the time (ms) that stands in `value`.
+        arrival: of two with one time the later one has more.
     """
 
     ts: int
@@ -43,6 +46,7 @@ class Change:
     value: Any
     version: int
     count: int = 1
+    arrival: int = field(default_factory=_arrivals.__next__, compare=False)
 
 
 class PolicyTimeline:
@@ -71,7 +75,7 @@ class PolicyTimeline:
         self._sets: dict[int, PolicySet] = {}  # number of changes made -> set, least recently used first
         self._last = PolicySet()  # the set asked for last, in force in [_since, _until)
         self._since = self._until = 0.0
-        self._raised: set[str] = set()  # entries of which an end is noted, or was
+        self._raised: dict[str, list[Change]] = {}  # ends by entry; lists are replaced, not changed
         for path, value in self._initial.items():
             self._note_end(path, value, -1)
 
@@ -91,16 +95,19 @@ class PolicyTimeline:
         """Note when the raise ends that an entry has from `ts` on."""
         ends = raised_until(value)
         if ends is not None and ends > ts:
-            self._insert(Change(ts=ends, path=path, value=ts, version=0, count=0))
-            self._raised.add(path)
+            end = Change(ts=ends, path=path, value=ts, version=0, count=0)
+            self._insert(end)
+            self._raised[path] = [*self._raised.get(path, ()), end]
 
     def _drop_ends(self, path: str, ts: int) -> None:
         """Those ends are none any more that come after an entry was written anew, at `ts`."""
-        for place in range(len(self._times) - 1, bisect_right(self._times, ts, self._past) - 1, -1):
-            change = self._changes[place]
-            if change.path == path and not change.count and change.value <= ts:
+        for end in [end for end in self._raised[path] if end.ts > ts >= end.value]:
+            # Thousands may end at one time.
+            place = bisect_left(self._changes, _order(end), self._past, key=_order)
+            if place < len(self._changes) and self._changes[place] is end:
                 self._alter(place)
                 del self._changes[place], self._times[place]
+                self._raised[path] = [other for other in self._raised[path] if other is not end]
 
     def count(self, ts: int, version: int | None = None) -> None:
         """Take a change of an entry that is of no use here: it is a version as any other, and no more.
@@ -273,9 +280,17 @@ class PolicyTimeline:
         return max(self._folded, self._times[made - 1]) if made else self._folded
 
 
-def _raised(changes: Iterable[Change]) -> set[str]:
-    """The entries of which the end of a raise is among the changes."""
-    return {change.path for change in changes if change.path is not None and not change.count}
+def _order(change: Change) -> tuple[int, int]:
+    return change.ts, change.arrival
+
+
+def _raised(changes: Iterable[Change]) -> dict[str, list[Change]]:
+    """The ends of raises that are among the changes, by entry."""
+    ends: dict[str, list[Change]] = {}
+    for change in changes:
+        if change.path is not None and not change.count:
+            ends.setdefault(change.path, []).append(change)
+    return ends
 
 
 def _alters(change: Change) -> bool:

@@ -11,8 +11,8 @@ import httpx2
 import pyspark
 from pyarrow import fs
 
+from streaming.job.spark.java import find_java
 from weir.jars.folders import ROOT, folder_of
-from weir.jars.java import java
 from weir.stack.kafka import HOST, free_port
 from weir.stack.process import Child
 
@@ -106,7 +106,8 @@ class Hdfs:
             *(path for kind in ("hadoop-client", "slf4j", "log4j", "jcl") for path in jars.glob(f"{kind}*")),
         ]
         path = os.pathsep.join(map(str, (self._folder / "conf", *own)))
-        command = [java(), "-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-cp", path]
+        java = str(find_java() / "bin" / "java")
+        command = [java, "-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-cp", path]
         command += [f"org.apache.hadoop.hdfs.server.{name}", *words]
         return Child(name, command, log=self._folder / f"{name}.log")
 

@@ -10,7 +10,7 @@ import pytest
 from streaming.contract.errors import ConfigError, WeirError
 from streaming.job.checkpoint_name import LAYOUT, checkpoint_path
 from streaming.job.spark import session
-from streaming.job.spark.session import build_session, find_java, reason_of
+from streaming.job.spark.session import build_session, reason_of
 from streaming.job.spark.settings import JobSettings, Profile
 from streaming.policy.settings import read_settings
 
@@ -32,25 +32,6 @@ def conf(jars: Path, tmp_path: Path) -> Callable[..., dict[str, str]]:
         return session._conf(given, jars=jars, log_config=tmp_path / "l.properties", checkpoint=checkpoint)
 
     return make
-
-
-def jdk(folder: Path, version: str) -> Path:
-    """A folder that looks like a JDK."""
-    (folder / "bin").mkdir(parents=True)
-    (folder / "bin" / "java").touch()
-    (folder / "release").write_text(f'IMPLEMENTOR="X"\nJAVA_VERSION="{version}"\n')
-    return folder
-
-
-def test_the_first_java_that_spark_can_use_is_taken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Too old, too new and no JDK at all are passed over; with none left the message names what was seen."""
-    versions = {"old": "1.8.0_292", "new": "25.0.3", "right": "17.0.15", "later": "21.0.1"}
-    routing_keys = [tmp_path / "none", *(jdk(tmp_path / name, version) for name, version in versions.items())]
-    monkeypatch.setattr(session, "_java_homes", lambda: iter(routing_keys))
-    assert find_java() == tmp_path / "right"
-    monkeypatch.setattr(session, "_java_homes", lambda: iter(routing_keys[:3]))
-    with pytest.raises(WeirError, match=r"old is Java 8; .*new is Java 25.*install a JDK 17"):
-        find_java()
 
 
 def test_missing_jars_are_named_with_the_remedy(tmp_path: Path) -> None:

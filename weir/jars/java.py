@@ -1,21 +1,10 @@
-"""Which java runs them, and with what command line."""
+"""With what command line Java runs them."""
 
 import os
-import shutil
-from pathlib import Path
 
-from streaming.contract.errors import WeirError
 from streaming.job.spark.class_archive import shared_classes
+from streaming.job.spark.java import find_java
 from weir.jars.folders import jars_dir
-
-
-def java() -> str:
-    """Path of the java program, from $JAVA_HOME or $PATH; raises WeirError: there is none."""
-    home = os.environ.get("JAVA_HOME")
-    found = shutil.which("java", path=str(Path(home) / "bin") if home else None) or shutil.which("java")
-    if not found:
-        raise WeirError("java was not found; install a JDK 17 to 23, or set JAVA_HOME")
-    return found
 
 
 def java_command(
@@ -35,12 +24,15 @@ def java_command(
         properties: `name=value` system properties.
         kind: whose jars, as of `jars_dir`.
         options: further ones of the JVM.
+
+    Raises:
+        WeirError: there is no Java that can run it.
     """
     jars = jars_dir(kind)
     # Serial collector and first-tier compiler: small and quick to start, which is what a local
     # broker and one-shot tools need on two cores.
     return [
-        java(),
+        str(find_java() / "bin" / "java"),
         f"-Xmx{heap_mb}m",
         "-XX:+UseSerialGC",
         "-XX:TieredStopAtLevel=1",

@@ -4,12 +4,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import orjson
 
 from streaming.columns.outputs import Outputs
 from streaming.columns.records import Records
 from streaming.contract.errors import WeirError
 from streaming.laws.law import CandidatePolicies, StepContext
+from streaming.laws.shard import NEVER
 from streaming.log.deciding import Replay
 from streaming.log.reading import read_records
 from streaming.policy.files import load_policies
@@ -29,7 +31,7 @@ class Proposed:
     Attributes:
         proposal: the entries, and what stands behind each.
         plan: the log under no limit, and under these.
-        events: how many rows of it said that something was asked.
+        events: how many there are that could be used, be it in part.
         span: the first and the last time of these, ms since the epoch.
         dead_letters: lines that could not be used.
     """
@@ -41,15 +43,19 @@ class Proposed:
     dead_letters: list[bytes]
 
 
-def asked_in(records: Records, context: StepContext, outputs: Outputs) -> Asked:
-    """What a whole log asked for, by kind and measure; `outputs` takes the dead letters."""
+def asked_in(records: Records, context: StepContext, outputs: Outputs) -> tuple[Asked, int]:
+    """What a whole log asked for, by kind and measure, and how many of its events could be used, be it in
+    part; `outputs` takes the dead letters."""
     replay = Replay(context)
-    return {
+    read = replay.read(records, outputs)
+    events = int(np.count_nonzero(read.times(len(records)) != NEVER))
+    asked = {
         (kind, measure): demand
-        for law, batch, decided in replay.decide(replay.read(records, outputs), last=True)
+        for law, batch, decided in replay.decide(read, last=True)
         if batch is not None
         for kind, measure, demand in asked_of(law.name, batch, as_rows(decided))
     }
+    return asked, events
 
 
 def run(
@@ -73,7 +79,7 @@ def run(
         progress.step("reading")
         records = read_records(files)
         outputs = Outputs()
-        asked = asked_in(records, context, outputs)
+        asked, events = asked_in(records, context, outputs)
         progress.step("looking for what is usual")
         proposal, dead_letters = propose(asked, headroom), [*in_order(records, outputs).dead_letters]
         if not proposal.entries:
@@ -90,6 +96,6 @@ def run(
         plan.finish(None, after)
     times = [demand.at for demand in asked.values() if len(demand.at)]
     return Proposed(
-        proposal=proposal, plan=plan, events=len(records) - len(dead_letters), dead_letters=dead_letters,
+        proposal=proposal, plan=plan, events=events, dead_letters=dead_letters,
         span=(min(int(at.min()) for at in times), max(int(at.max()) for at in times)),
     )  # fmt: skip

@@ -11,9 +11,9 @@ from typing import Final
 import streaming
 from streaming.contract.errors import WeirError
 from streaming.job.spark.class_archive import shared_classes
+from streaming.job.spark.java import find_java
 from weir.jars.folders import KAFKA, PULSAR, SPARK, folder_of, jars_base
 from weir.jars.installation import fetch_jars
-from weir.jars.java import java
 from weir.jars.wait import Wait, never
 from weir.stack.pulsar import archive_classes
 
@@ -42,7 +42,7 @@ def set_up(
         WeirError: Java or jars are not to be had, or the laws do not compile. Without archives of classes all
             works, and starts take twice as long; that is said and no error.
     """
-    java()
+    find_java()
     done = [fetch_jars(kind, say, stopping, repository) for kind in kinds]
     if SPARK in kinds:
         done.append(_compile(say, stopping))

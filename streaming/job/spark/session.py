@@ -6,11 +6,9 @@ Why each setting is there: docs/decisions.md, "Job" and "Dependencies".
 import logging
 import os
 import re
-import shutil
 import signal
 import sys
 import threading
-from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,11 +21,10 @@ from pyspark.sql import SparkSession
 
 from streaming.contract.errors import WeirError
 from streaming.job.spark.class_archive import shared_classes
+from streaming.job.spark.java import find_java
 from streaming.job.spark.remote import further_jars, remote_conf
 from streaming.job.spark.settings import JobSettings, Profile, local_folder
 
-# Spark 4.1 runs on 17 and 21; Hadoop's client calls Subject.getSubject, which 24 removed.
-JAVA_OLDEST, JAVA_NEWEST = 17, 23
 TASK_ATTEMPTS = 4
 LOOPBACK = "127.0.0.1"
 SHUTDOWN_S = 4.0
@@ -193,45 +190,6 @@ def reason_of(error: object) -> str:
 def is_local_master(master: str) -> bool:
     """True if driver and executors are one process on this machine."""
     return master == "local" or master.startswith("local[")
-
-
-def find_java() -> Path:
-    """Home of a Java that Spark can use: $JAVA_HOME, then the path, then the usual folders.
-
-    Raises:
-        WeirError: there is none.
-    """
-    seen: list[str] = []
-    for home in _java_homes():
-        version = _java_version(home)
-        if JAVA_OLDEST <= version <= JAVA_NEWEST:
-            return home
-        if version:
-            seen.append(f"{home} is Java {version}")
-    found = f" ({'; '.join(seen)})" if seen else ""
-    raise WeirError(
-        f"no Java {JAVA_OLDEST} to {JAVA_NEWEST} found{found}; install a JDK {JAVA_OLDEST} and set JAVA_HOME"
-    )
-
-
-def _java_homes() -> Iterator[Path]:
-    if os.environ.get("JAVA_HOME"):
-        yield Path(os.environ["JAVA_HOME"])
-    program = shutil.which("java")
-    if program:
-        yield Path(program).resolve().parent.parent
-    yield from sorted(Path("/usr/lib/jvm").glob("*"))
-    yield from sorted(Path("/Library/Java/JavaVirtualMachines").glob("*/Contents/Home"))
-
-
-def _java_version(home: Path) -> int:
-    """Major version from the `release` file that every JDK since 8 has; 0 if this is none."""
-    try:
-        text = (home / "release").read_text()
-    except OSError:
-        return 0
-    match = re.search(r'^JAVA_VERSION="(?:1\.)?(\d+)', text, re.MULTILINE)
-    return int(match.group(1)) if match and (home / "bin" / "java").exists() else 0
 
 
 def _environment(settings: JobSettings) -> dict[str, str]:

@@ -80,8 +80,8 @@ class Samples:
         ids, k = self.rows["id"].take(pa.array(self.event[chosen])), self.k[chosen]
         if (k == ALONE).all():
             return ids
-        numbered = pc.binary_join_element_wise(ids, pc.cast(pa.array(k), pa.string()), "/")
-        return pc.if_else(pa.array(k == ALONE), ids, numbered)
+        number = pa.array(k, mask=k == ALONE).cast(pa.string())
+        return pc.binary_join_element_wise(ids, number, "/", null_handling="skip")
 
 
 class SampleIntake(ColumnIntake, Intake):

@@ -1,6 +1,7 @@
 """Rows of packed records among the records of a shard: the same ones, in however few packs they are kept."""
 
 import pyarrow as pa
+import pytest
 from pack_kit import packed, records_with, stream_of
 
 from streaming.columns.packed import pack, stream, unpack
@@ -90,6 +91,33 @@ def test_together_they_are_no_more_than_a_record_may_be() -> None:
     names = pa.DictionaryArray.from_arrays(pa.array([0] * 20, pa.int32()), pa.array(["x" * 2_000_000]))
     value = stream_of(pa.record_batch({"user": names}), options=pa.ipc.IpcWriteOptions(compression="lz4"))
     assert [len(pack) for pack in of([value, value]).packs] == [20, 20]
+
+
+@pytest.mark.parametrize(("most", "left_out"), [(80_000, []), (50_000, [4]), (20_000, [0, 1, 4])])
+@pytest.mark.parametrize("order", [[0, 1, 2, 3, 4], [4, 3, 1, 2, 0]])
+def test_who_says_too_much_by_the_byte_is_left_out(
+    most: int, left_out: list[int], order: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """36 records with one id of 600 bytes in 100,000 rows each: no column held it, and the law failed on all.
+
+    Whole records and parts alike, and the same ones in whatever order a batch comes.
+    """
+    monkeypatch.setattr("streaming.columns.records.COLUMN_BYTES", most)
+    names = pa.DictionaryArray.from_arrays(pa.array([0] * 40, pa.int32()), pa.array(["x" * 600]))
+    large = stream_of(pa.record_batch({"id": names}))
+    rows = pa.record_batch({"id": names, **{name: [1] * 40 for name in PLACE}})
+    values = [large, stream("request", rows), *(packed(events(at, 40))[0] for at in (0, 40)), large]
+    records = records_with(
+        [values[i] for i in order], [True] * 5, places=[(1, i) for i in order], cut=[i == 1 for i in order]
+    )
+    told = {int(records.offset[at]): records.value_of(at) for at in records.unusable}
+    assert told == {i: values[i] for i in left_out}
+    held = [i for i in order if i not in left_out]
+    assert [records.order_of(i)[1] for i in range(len(told), len(records))] == [
+        i for i in held for _ in range(40)
+    ]
+    for reason in records.unusable.values():
+        assert reason.startswith("24040 bytes decompressed of ") and "with others of its batch" in reason
 
 
 def test_rows_without_bytes_are_counted() -> None:

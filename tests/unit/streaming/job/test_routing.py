@@ -1,5 +1,6 @@
 """The stateless step: rows for shards, of any records, however they are cut into batches."""
 
+import sys
 from typing import Any
 
 import orjson
@@ -183,6 +184,32 @@ def test_what_all_shards_get_is_copied_some_at_a_time(monkeypatch: pytest.Monkey
     ):
         sizes = list(map(len, router([given])))
         assert sum(sizes) == count and max(sizes) <= 5
+
+
+def test_a_policy_for_many_shards_costs_what_one_for_few_does() -> None:
+    """A hundred thousand of them for 64 shards of each law were taken in hand copy by copy, for seconds."""
+    value = orjson.dumps({"type": "policy", "ts": 1, "path": "broker", "value": {}})
+    batch = of_origin(schemas.POLICY, [value] * 10)
+
+    def calls(shards: int) -> int:
+        router, counted = live_router(NAMES, shards, TASKS, max_ahead_ms=AHEAD_MS), 0
+        numbers = grouping_keys_of(shards, TASKS)
+        copies = 10 * sum(len(numbers[law]) for law, _ in policy_shards(value, default_ts=1, shards=shards))
+
+        def count(*_: object) -> None:
+            nonlocal counted
+            counted += 1
+
+        before = sys.getprofile()
+        sys.setprofile(count)
+        try:
+            assert sum(map(len, router([batch]))) == copies
+        finally:
+            sys.setprofile(before)
+        return counted
+
+    calls(4)
+    assert calls(64) < 1.2 * calls(4)
 
 
 def test_lines_of_files_have_no_time_of_their_own() -> None:

@@ -103,6 +103,31 @@ def test_ends_of_what_was_overwritten_take_no_room() -> None:
     assert timeline.changes(100, 1000) == [300, 801]
 
 
+class Counted(str):
+    """A path that counts how often it is compared."""
+
+    compared = 0
+    __hash__ = str.__hash__
+
+    def __eq__(self, other: object) -> bool:
+        Counted.compared += 1
+        return str.__eq__(self, other)
+
+
+@pytest.mark.parametrize("read", [False, True], ids=["made", "read"])
+def test_an_end_is_found_among_thousands(read: bool) -> None:
+    """Ten thousand raises that end at one time, each of them written anew, took seconds."""
+    timeline = PolicyTimeline({f"quotas[user=u{number}]": raised(900) for number in range(1000)})
+    if read:
+        timeline = PolicyTimeline.from_json(*timeline.to_json())
+    Counted.compared = 0
+    for number in range(1000):
+        timeline.apply(Counted(f"quotas[user=u{number}]"), raised(800), number % 7)
+    assert Counted.compared < 20_000
+    assert timeline.changes(100, 1000) == [800]
+    assert [path for _, path in timeline.changed(100, 1000)] == [f"quotas[user=u{n}]" for n in range(1000)]
+
+
 def test_the_mode_stands_beside_what_is_written() -> None:
     """A set says what is in force; what was written stays."""
     broker = {"dispatchThrottlingRateInMsg": 1, "resourceUsagePublishIntervalInSecs": 5}

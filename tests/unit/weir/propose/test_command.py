@@ -73,6 +73,15 @@ def test_bad_lines_are_buried_and_the_rest_counts(tmp_path: Path, capsys: pytest
     assert "3 lines could not be used, written to nowhere; name a file" in capsys.readouterr().err
 
 
+def test_events_that_can_be_used_in_part_count(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """One of their samples has a dead letter; the others are gone by."""
+    samples = [{"rtt_ns": rtt, "inflight": 4} for rtt in (10, -2)]
+    asked = [{"type": "latency", "ts": ts, "partition": "p", "samples": samples} for ts in range(3)]
+    assert propose(tmp_path, file_of(tmp_path, "log.jsonl", *asked, b"nonsense\n")) == 0
+    err = capsys.readouterr().err
+    assert "1 entries from 3 events" in err and "4 lines could not be used" in err
+
+
 @pytest.mark.parametrize(
     ("content", "also"),
     [

@@ -21,7 +21,7 @@ def asked(folder: Path, *events: Event, **policies: Any) -> dict[tuple[Kind, str
     """By kind and measure."""
     records = read_records([file_of(folder, "log.jsonl", *events)])
     context = StepContext(initial=policies, replay=True, fail_fast=True)
-    return dict(asked_in(records, context, Outputs()))
+    return dict(asked_in(records, context, Outputs())[0])
 
 
 def amounts(folder: Path, *events: Event, **policies: Any) -> list[float]:

@@ -21,6 +21,7 @@ def java(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], Non
     """Jars of a sort, and a Java that is a line of shell; it notes its words."""
     home = tmp_path / "java"
     (home / "bin").mkdir(parents=True)
+    (home / "release").write_text('JAVA_VERSION="17.0.15"')
     monkeypatch.setenv("JAVA_HOME", str(home))
     monkeypatch.setenv("WEIR_JARS", str(tmp_path / "jars"))
     (tmp_path / "jars" / PULSAR).mkdir(parents=True)
