@@ -33,9 +33,13 @@ Ask = Callable[[Callable[[], int]], int]
 """Does work that waits for Kafka, until a stop."""
 _BAR: Final = 10
 _NEAR: Final = 0.8
-_WIDE: Final = 110
-"""Columns from which on there is room for the bar and for the policy that says so."""
-_UNITS: Final = ((1e9, "G"), (1e6, "M"), (1e3, "k"))
+_COLUMNS: Final = ("law", "used", "limit", "", "%", "waits", "refused", "since", "entity", "by")
+_NARROW: Final = ("%", "waits", "refused", "entity")
+_SHOWN: Final = (
+    (110, _COLUMNS), (90, (*_COLUMNS[:3], *_COLUMNS[4:9])), (76, (*_COLUMNS[:3], *_NARROW)), (0, _NARROW),
+)  # fmt: skip
+"""From how many columns on there is room for which of them; the first holds."""
+_UNITS: Final = ((1e18, "E"), (1e15, "P"), (1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"))
 
 
 class RecentPast(ExitStack):
@@ -114,17 +118,20 @@ def shown(past: RecentPast, asked: Asked, now_ms: int, width: int) -> Group:
     part = "" if len(rows) == total else f", the first {len(rows)} shown"
     first = f"{waits}; {told['refused']} were refused in the last minute; {total} entities{part}"
     table = Table(box=None, pad_edge=False, padding=(0, 1), header_style="bold")
-    wide = width >= _WIDE
-    for name in ("law", "used", "limit", *([""] if wide else []), "%", "waits", "refused", "since"):
-        table.add_column(name, justify="left" if name in ("law", "") else "right", no_wrap=True)
-    for name in ("entity", *(["by"] if wide else [])):
-        table.add_column(name, overflow="fold", min_width=12)
+    columns = next(columns for least, columns in _SHOWN if width >= least)
+    for name in columns:
+        if name in ("entity", "by"):
+            table.add_column(name, overflow="fold", min_width=12)
+        else:
+            table.add_column(name, justify="left" if name in ("law", "") else "right", no_wrap=True)
     for row in rows:
-        table.add_row(*_cells(row, wide))
+        cells = _cells(row)
+        table.add_row(*(cells[name] for name in columns))
     return Group(Text(first), table)
 
 
-def _cells(row: dict[str, Any], wide: bool) -> list[Text]:
+def _cells(row: dict[str, Any]) -> dict[str, Text]:
+    """What stands in each column."""
     fraction, held = row["fraction"], row["shadow"] or row
     style = "red" if held["waiting_ms"] or held["refused"] else "yellow" if (fraction or 0) >= _NEAR else ""
     share = 1.0 if fraction is None else min(1.0, fraction)
@@ -136,24 +143,25 @@ def _cells(row: dict[str, Any], wide: bool) -> list[Text]:
         row["law"] + shadow,
         _short(row["used"]),
         f"{_short(row['limit'])} {row['unit']}",
-        *(["█" * filled + "·" * (_BAR - filled)] if wide else []),
+        "█" * filled + "·" * (_BAR - filled),
         "" if fraction is None else f"{fraction * 100:.0f}",
         waits,
         str(held["refused"] or ""),
         since,
         row["entity"],
-        *([row["entry"] or ""] if wide else []),
+        row["entry"] or "",
     )
-    return [Text(printable(word), style=style) for word in words]
+    return {name: Text(printable(word), style=style) for name, word in zip(_COLUMNS, words, strict=True)}
 
 
 def _short(value: float) -> str:
     """A number in few characters.
 
-    >>> _short(1_500_000), _short(9.25), _short(300)
-    ('1.5M', '9.25', '300')
+    >>> _short(1_500_000), _short(9.25), _short(999.6)
+    ('1.5M', '9.25', '1k')
     """
+    value = float(f"{value:.3g}")
     for size, name in _UNITS:
         if value >= size:
             return f"{value / size:.3g}{name}"
-    return f"{value:.3g}"
+    return f"{value:g}"
