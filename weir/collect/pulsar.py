@@ -221,7 +221,7 @@ class _Usage:
         if not new:
             return
         found = await self._collector.pusher.look(change.slot for change in new)
-        print("\n".join(table(new, found, self._collector.pusher.pushed)))
+        print("\n".join(table(new, found, self._collector.pusher.pushed, override=self._args.override)))
         sys.stdout.flush()
         self._said |= {change.slot: change.rates for change in new}
 
@@ -242,8 +242,11 @@ def table(
     changes: Sequence[Change],
     found: Mapping[Slot, Rates | RestError | None],
     pushed: Mapping[Slot, Rates],
+    *,
+    override: bool = False,
 ) -> list[str]:
-    """What would be pushed, one line each: the limiter, what it holds, what it would hold, and a word on it.
+    """What would be pushed, one line each: the limiter, what it holds, what it would hold, and a word on it;
+    `override`: what somebody else has set is taken over.
 
     >>> slot = Slot.parse("publishRate a/b")
     >>> table([Change(slot, Rates(9, -1))], {slot: Rates(5, -1)}, {})
@@ -257,7 +260,7 @@ def table(
         if isinstance(held, RestError):
             said, word = "unknown", f" ({held})"
         elif held is not None and held != pushed.get(change.slot):
-            word = " (left alone: set by somebody else)"
+            word = f" ({'taken over' if override else 'left alone'}: set by somebody else)"
         lines.append(printable(f"{change.slot.name}: {said} -> {change.rates or 'nothing'}{word}"))
     return lines
 
