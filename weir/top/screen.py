@@ -8,7 +8,6 @@ from typing import Any, Final
 import orjson
 from rich.console import Group
 from rich.live import Live
-from rich.table import Table
 from rich.text import Text
 
 from enforcer.control.answers.shown import page, summary
@@ -24,7 +23,7 @@ from streaming.policy.policy_set import PolicySet
 from weir.backlog.table import human_seconds
 from weir.foreground import StopSignal, interruptible
 from weir.logs.times import wall_ms
-from weir.top.console import TableConsole
+from weir.top.console import TableConsole, table_of
 
 BACK_MS: Final = SLOTS * SLOT_MS
 """So far back is read: what the view keeps of the past, and many life times of what stands."""
@@ -34,6 +33,7 @@ Ask = Callable[[Callable[[], int]], int]
 _BAR: Final = 10
 _NEAR: Final = 0.8
 _COLUMNS: Final = ("law", "used", "limit", "", "%", "waits", "refused", "since", "entity", "by")
+_TEXTS: Final = {"law": 8, "entity": 12, "by": 12}
 _NARROW: Final = ("%", "waits", "refused", "entity")
 _SHOWN: Final = (
     (110, _COLUMNS), (90, (*_COLUMNS[:3], *_COLUMNS[4:9])), (76, (*_COLUMNS[:3], *_NARROW)), (0, _NARROW),
@@ -117,21 +117,12 @@ def shown(past: RecentPast, asked: Asked, now_ms: int, width: int) -> Group:
         waits += f", for {human_seconds(told['oldest_ms'] // 1000)} at most"
     part = "" if len(rows) == total else f", the first {len(rows)} shown"
     first = f"{waits}; {told['refused']} were refused in the last minute; {total} entities{part}"
-    table = Table(box=None, pad_edge=False, padding=(0, 1), header_style="bold")
     columns = next(columns for least, columns in _SHOWN if width >= least)
-    for name in columns:
-        if name in ("entity", "by"):
-            table.add_column(name, overflow="fold", min_width=12)
-        else:
-            table.add_column(name, justify="left" if name in ("law", "") else "right", no_wrap=True)
-    for row in rows:
-        cells = _cells(row)
-        table.add_row(*(cells[name] for name in columns))
-    return Group(Text(first), table)
+    return Group(Text(first), table_of(columns, _TEXTS, map(_cells, rows)))
 
 
-def _cells(row: dict[str, Any]) -> dict[str, Text]:
-    """What stands in each column."""
+def _cells(row: dict[str, Any]) -> tuple[dict[str, str], str]:
+    """What stands in each column, and the style."""
     fraction, held = row["fraction"], row["shadow"] or row
     style = "red" if held["waiting_ms"] or held["refused"] else "yellow" if (fraction or 0) >= _NEAR else ""
     share = 1.0 if fraction is None else min(1.0, fraction)
@@ -151,7 +142,7 @@ def _cells(row: dict[str, Any]) -> dict[str, Text]:
         row["entity"],
         row["entry"] or "",
     )
-    return {name: Text(printable(word), style=style) for name, word in zip(_COLUMNS, words, strict=True)}
+    return dict(zip(_COLUMNS, words, strict=True)), style
 
 
 def _short(value: float) -> str:
