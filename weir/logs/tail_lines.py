@@ -98,16 +98,12 @@ def _word(action: actions.BacklogAction) -> str:
 
 def _eviction(action: actions.BacklogAction) -> list[str]:
     moved = "".join(
-        f" {word} {_place(position)}"
+        f" {word} {position[0]}:{position[1]}"
         for word, position in (("from", action.since), ("to", action.upto))
         if position is not None
     )
     how = f" ({action.how})" if action.how else ""
     return [f"{action.subscription}{moved}{how}", f"{action.bytes} bytes"]
-
-
-def _place(position: actions.Position) -> str:
-    return f"{position[0]}:{position[1]}"
 
 
 def _cut(text: str) -> str:
