@@ -112,14 +112,9 @@ def _cut(text: str) -> str:
 
 
 def render(
-    value: bytes,
-    *,
-    as_json: bool,
-    subject: str | None,
-    kind: str | None,
-    repeats: bool = False,
+    value: bytes, *, as_json: bool, subject: str | None, kind: str | None, repeats: bool = False,
     probes: bool = False,
-) -> str | None:
+) -> str | None:  # fmt: skip
     """One decision as a line; None if the filters leave it out.
 
     A record that is no JSON object is shown as it is, unless a filter is set: it has no subject. A standing
