@@ -75,9 +75,7 @@ def _add(
     about, epilog = getattr(found, "DESCRIPTION", None), getattr(found, "EPILOG", "")
     # What has lines of its own is shown as it stands.
     form = argparse.RawDescriptionHelpFormatter if "\n" in epilog else argparse.HelpFormatter
-    parser = subparsers.add_parser(
-        name, help=meaning, description=about, epilog=epilog, formatter_class=form
-    )
+    parser = subparsers.add_parser(name, help=meaning, description=about, epilog=epilog, formatter_class=form)
     parser.set_defaults(run=getattr(found, "run", None), usage_error=parser.error)
     found.add_options(parser)
 

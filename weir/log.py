@@ -17,8 +17,7 @@ class PrintableFormatter(logging.Formatter):
         return printable(super().formatMessage(record))
 
     def formatException(
-        self,
-        ei: tuple[type[BaseException], BaseException, TracebackType | None] | tuple[None, None, None],
+        self, ei: tuple[type[BaseException], BaseException, TracebackType | None] | tuple[None, None, None]
     ) -> str:
         """A traceback keeps its lines; the text of an error in it may have some of its own."""
         return f"  {printable_lines(super().formatException(ei))}"

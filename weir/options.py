@@ -104,11 +104,9 @@ def cluster_of(args: argparse.Namespace, part: str = "", *, tried: bool = True) 
     if tried:
         check_client(client, args.settings, part)
     return Cluster(
-        bootstrap=args.kafka or settings.bootstrap,
-        topics=Topics(settings.topic_prefix),
-        client=client,
+        bootstrap=args.kafka or settings.bootstrap, topics=Topics(settings.topic_prefix), client=client,
         topics_kept_ms=settings.topics_kept_ms,
-    )
+    )  # fmt: skip
 
 
 def check_client(client: Mapping[str, str], file: str | None, part: str = "") -> None:

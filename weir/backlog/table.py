@@ -172,12 +172,13 @@ def _who(names: Sequence[str]) -> str:
 def human_bytes(count: float) -> str:
     """Bytes as people read them.
 
-    >>> human_bytes(1023), human_bytes(103_900), human_bytes(5 * 2**30)
-    ('1023 B', '101.5 KiB', '5.0 GiB')
+    >>> human_bytes(1023), human_bytes(103_900), human_bytes(2**30 - 1)
+    ('1023 B', '101.5 KiB', '1.0 GiB')
     """
     if count < 1024:
         return f"{count:.0f} B"
-    power = min(len(_UNITS), int(math.log2(count)) // 10)
+    last = len(_UNITS)
+    power = next((power for power in range(1, last) if round(count / 1024**power, 1) < 1024), last)
     return f"{count / 1024**power:.1f} {_UNITS[power - 1]}"
 
 

@@ -98,7 +98,9 @@ class Bill:
             name, names = text(said, "id", None), ("mutations", "throttle_time_ms", "ts")
             charged, wait_ms, ts = (integer(said, key, None) for key in names)
             if is_near(said, self._to_ms, self._max_ahead_ms):
-                self._admitted.setdefault(name, (charged, wait_ms, ts))
+                # By a shadow entry nobody is told to wait.
+                told_ms = 0 if said.get("shadow") is True else wait_ms
+                self._admitted.setdefault(name, (charged, told_ms, ts))
         if len(self._admitted) > IDS_MAX:
             raise WeirError(f"more than {IDS_MAX} admissions to remember; bill a shorter stretch of time")
 

@@ -114,12 +114,9 @@ class BacklogPart:
         log = ActionLog(cluster, _WRITE_S)
         stack.callback(log.close)
         run = CollectorRun(
-            cluster=backlogs,
-            name=f"collect-{self.kind}-{name}-{secrets.token_hex(4)}",
-            policies=policies.policies,
-            log=log.write,
-            metrics=metrics,
-        )
+            cluster=backlogs, name=f"collect-{self.kind}-{name}-{secrets.token_hex(4)}",
+            policies=policies.policies, log=log.write, metrics=metrics,
+        )  # fmt: skip
         collector = BacklogCollector(
             run,
             lambda reports: asyncio.to_thread(write_reports, writer, reports),

@@ -37,12 +37,9 @@ logger = logging.getLogger("weir.collect")
 
 
 async def serve(
-    args: argparse.Namespace,
-    collect: CollectSettings,
-    backlog: BacklogSettings,
-    namespaces: Namespaces,
+    args: argparse.Namespace, collect: CollectSettings, backlog: BacklogSettings, namespaces: Namespaces,
     cluster: Cluster,
-) -> None:
+) -> None:  # fmt: skip
     """Collect until SIGINT or SIGTERM; with --once one round of each.
 
     Raises:

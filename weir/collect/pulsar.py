@@ -51,22 +51,17 @@ def rest_terms(args: argparse.Namespace, settings: PulsarCollectSettings) -> Res
         WeirError: it cannot be: no address, or a file that cannot be read.
     """
     terms = RestTerms(
-        base=args.admin or settings.admin,
-        token_file=args.token_file or settings.token_file,
-        ca_file=settings.ca_file,
-        timeout_s=_ATTEMPT_S,
-    )
+        base=args.admin or settings.admin, token_file=args.token_file or settings.token_file,
+        ca_file=settings.ca_file, timeout_s=_ATTEMPT_S,
+    )  # fmt: skip
     check_terms(terms)
     return terms
 
 
 async def serve(
-    args: argparse.Namespace,
-    settings: PulsarCollectSettings,
-    backlog: BacklogSettings,
-    cluster: Cluster,
+    args: argparse.Namespace, settings: PulsarCollectSettings, backlog: BacklogSettings, cluster: Cluster,
     terms: RestTerms,
-) -> None:
+) -> None:  # fmt: skip
     """Collect until SIGINT or SIGTERM, with --once two readings long, and one check of backlogs.
 
     Raises:
@@ -149,15 +144,9 @@ class _Usage:
         notes = Notes(rest, settings.notes_namespace)
         pusher = Pusher(rest, notes, metrics, override=self._args.override)
         collector = self._collector = Collector(
-            rest,
-            pusher,
-            settings,
-            policies=policies.policies,
-            report=reports.write,
-            name=f"collect-{name}-{secrets.token_hex(4)}",
-            push=self._args.push,
-            metrics=metrics,
-        )
+            rest, pusher, settings, policies=policies.policies, report=reports.write,
+            name=f"collect-{name}-{secrets.token_hex(4)}", push=self._args.push, metrics=metrics,
+        )  # fmt: skip
 
         def take(share: Share) -> None:
             collector.take_share(share.group, share.broker, share.limits, share.ttl_ms)
@@ -221,7 +210,7 @@ class _Usage:
         if not new:
             return
         found = await self._collector.pusher.look(change.slot for change in new)
-        print("\n".join(table(new, found, self._collector.pusher.pushed)))
+        print("\n".join(table(new, found, self._collector.pusher.pushed, override=self._args.override)))
         sys.stdout.flush()
         self._said |= {change.slot: change.rates for change in new}
 
@@ -239,11 +228,11 @@ class _Usage:
 
 
 def table(
-    changes: Sequence[Change],
-    found: Mapping[Slot, Rates | RestError | None],
-    pushed: Mapping[Slot, Rates],
-) -> list[str]:
-    """What would be pushed, one line each: the limiter, what it holds, what it would hold, and a word on it.
+    changes: Sequence[Change], found: Mapping[Slot, Rates | RestError | None], pushed: Mapping[Slot, Rates],
+    *, override: bool = False,
+) -> list[str]:  # fmt: skip
+    """What would be pushed, one line each: the limiter, what it holds, what it would hold, and a word on it;
+    `override`: what somebody else has set is taken over.
 
     >>> slot = Slot.parse("publishRate a/b")
     >>> table([Change(slot, Rates(9, -1))], {slot: Rates(5, -1)}, {})
@@ -257,7 +246,7 @@ def table(
         if isinstance(held, RestError):
             said, word = "unknown", f" ({held})"
         elif held is not None and held != pushed.get(change.slot):
-            word = " (left alone: set by somebody else)"
+            word = f" ({'taken over' if override else 'left alone'}: set by somebody else)"
         lines.append(printable(f"{change.slot.name}: {said} -> {change.rates or 'nothing'}{word}"))
     return lines
 

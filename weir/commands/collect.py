@@ -41,8 +41,9 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     _add_options(pulsar, "two readings and what follows from them, then end")
     add(pulsar, "--admin", "admin API (default: collect_pulsar.admin)", metavar="URL", type=http_url)
     add(pulsar, "--token-file", "its token (default: collect_pulsar.token_file)", metavar="FILE")
-    add_flag(pulsar, "--no-usage", "backlogs only: proxies meter and limit this cluster already")
-    add_flag(pulsar, "--push", "set limits; else print what would be set")
+    either = pulsar.add_mutually_exclusive_group()
+    add_flag(either, "--no-usage", "backlogs only: proxies meter and limit this cluster already")
+    add_flag(either, "--push", "set limits; else print what would be set")
     add_flag(pulsar, "--override", "take over limits that somebody else set")
     pulsar.set_defaults(
         run=_run_pulsar, admin=None, token_file=None, no_usage=False, push=False, override=False

@@ -19,9 +19,7 @@ DESCRIPTION = (
 def add_options(parser: argparse.ArgumentParser) -> None:
     """Its options."""
     add_stack_options(parser)
-    parser.add_argument(
-        "--policies", metavar="FILE", default=str(POLICIES), help="default: %(default)s"
-    )
+    parser.add_argument("--policies", metavar="FILE", default=str(POLICIES), help="default: %(default)s")
     parser.add_argument("--once", action="store_true", help="end by itself after the workload")
 
 

@@ -54,12 +54,9 @@ def run(args: argparse.Namespace) -> int:
     options = JobOptions(
         cluster=cluster,
         prepare=partial(ensure_topics, cluster, partitions=local.partitions, limit_s=TOPICS_LIMIT_S),
-        jars=jars_dir("spark"),
-        work_dir=args.log_dir,
-        metrics=args.metrics,
-        announce=partial(write_ready_file, args.ready_file),
-        candidates=candidates,
-    )
+        jars=jars_dir("spark"), work_dir=args.log_dir, metrics=args.metrics,
+        announce=partial(write_ready_file, args.ready_file), candidates=candidates,
+    )  # fmt: skip
     serve(settings, options)
     return 0
 

@@ -9,15 +9,7 @@ from streaming.contract.topics import bare_host
 from streaming.policy.settings import read_settings
 from weir.foreground import host_port
 from weir.log import log_to_stderr, teller
-from weir.options import (
-    add,
-    add_address,
-    add_cluster_options,
-    add_flag,
-    add_part_options,
-    cluster_of,
-    whole,
-)
+from weir.options import add, add_address, add_cluster_options, add_flag, add_part_options, cluster_of, whole
 from weir.settings import DEFAULT_LISTEN, DEFAULT_PULSAR_LISTEN, PORT_MAX
 from weir.stack.workers import WORKERS_MAX, run_workers
 

@@ -68,12 +68,7 @@ def run(args: argparse.Namespace) -> int:
     sender = Sender(producer_for(cluster), progress=_say)
     pace = None if args.at_once else Pace(factor=args.speed, wait=stop.wait, now_s=time.time)
     finished = send(
-        recorded(args.files),
-        addresser,
-        sender,
-        pace,
-        keep_times=args.keep_times,
-        stopped=lambda: stop.asked,
+        recorded(args.files), addresser, sender, pace, keep_times=args.keep_times, stopped=lambda: stop.asked
     )
     return _report(sender, addresser, finished)
 

@@ -45,8 +45,9 @@ def add_stack_options(parser: argparse.ArgumentParser) -> None:
 
 
 def pulsar_service(text: str) -> str:
-    """`HOST:PORT` or `local`; for argparse, so it raises ValueError on anything else."""
-    return text if text == LOCAL else address_text(*host_port(text))
+    """`HOST:PORT`, several with commas, or `local`; for argparse: raises ValueError on anything else."""
+    places = text.removeprefix("pulsar://").split(",")
+    return text if text == LOCAL else ",".join(address_text(*host_port(each)) for each in places)
 
 
 # argparse names a type by this in its message.

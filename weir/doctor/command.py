@@ -7,13 +7,7 @@ from typing import Any
 from streaming.policy.settings import read_settings
 from weir.foreground import host_port, interruptible
 from weir.options import add_address, add_cluster_options, add_flag, cluster_of
-from weir.settings import (
-    DEFAULT_ADMIN,
-    DEFAULT_LISTEN,
-    DEFAULT_METRICS,
-    DEFAULT_PULSAR_LISTEN,
-    KafkaSettings,
-)
+from weir.settings import DEFAULT_ADMIN, DEFAULT_LISTEN, DEFAULT_METRICS, DEFAULT_PULSAR_LISTEN, KafkaSettings
 
 DOORS = {
     "proxy": ("--listen", DEFAULT_LISTEN, "proxy", "the Kafka proxy"),

@@ -29,6 +29,7 @@ _ASKED: Final[Mapping[str, tuple[str, tuple[str, ...]]]] = {
     "dispatch": ("dispatch_usage", ("broker", "topic", "subscription")), "backlog": ("backlog", ("topic",)),
 }  # fmt: skip
 """What each decision answers, and which fields both have."""
+_KEPT: Final = {"share": "limits", "limit": "limit"}
 _BEFORE_MS: Final = 600_000
 _PLACE: Final = re.compile(r"(-\d+-\d+(/\d+)?|:\d+)\Z")
 _LATE_MS: Final = 60_000
@@ -238,12 +239,10 @@ def _balances(found: Explanation) -> tuple[Any, Any]:
     kind = said.get("type")
     if kind == "admission":
         return _bucket(said, found)
-    if kind == "share":
-        return (None if before is None else before.get("limits")), said.get("limits")
     if kind == "dispatch":
         return _acquired_before(found), said.get("acquired", said.get("available"))
-    if kind == "limit":
-        return (None if before is None else before.get("limit")), said.get("limit")
+    if kind in _KEPT:
+        return (before or {}).get(_KEPT[kind]), said.get(_KEPT[kind])
     return (None if before is None else _backlog(before)), _backlog(said)
 
 

@@ -57,7 +57,7 @@ def _lines(found: Explanation) -> Iterator[str]:
     yield f"  Decided {_where(found)}."
     yield from _outcomes(said)
     yield ""
-    before, after = ("not known" if each is None else _value(each) for each in found.balances)
+    before, after = ("not known" if each is None else orjson.dumps(each).decode() for each in found.balances)
     yield f"Balance: {before} before, {after} after; {_WHY.get(kind, '')}."
     yield ""
     if found.path is None:
@@ -123,10 +123,6 @@ def _event(event: Told) -> str:
     if isinstance(fields.get("decided"), dict):
         line += f" -> {proxys_decision(event)['outcome']}"
     return line
-
-
-def _value(value: Any) -> str:
-    return orjson.dumps(value).decode()
 
 
 def _object(event: Told) -> dict[str, Any]:

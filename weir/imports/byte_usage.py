@@ -76,9 +76,7 @@ class ByteUsage:
             yield from self._report(broker, before + 1, silent)
         yield from self._report(broker, period, silent | counts if before + 1 == period else counts)
 
-    def _report(
-        self, broker: str, period: int, counts: Counts, again: str = ""
-    ) -> Iterator[dict[str, Any]]:
+    def _report(self, broker: str, period: int, counts: Counts, again: str = "") -> Iterator[dict[str, Any]]:
         if counts:
             usage = {group: dict(zip(COUNTS, each, strict=True)) for group, each in counts.items()}
             yield {

@@ -44,12 +44,9 @@ class Sender:
     """
 
     def __init__(
-        self,
-        producer: Producer,
-        *,
-        progress: Callable[[str], None],
+        self, producer: Producer, *, progress: Callable[[str], None],
         now_s: Callable[[], float] = time.monotonic,
-    ) -> None:
+    ) -> None:  # fmt: skip
         self._producer = producer
         self.progress = progress
         self._now_s = now_s
@@ -155,14 +152,9 @@ class Pace:
 
 
 def send(
-    items: Iterator[RecordedLine],
-    addresser: Addresser,
-    sender: Sender,
-    pace: Pace | None,
-    *,
-    keep_times: bool,
-    stopped: Callable[[], bool],
-) -> bool:
+    items: Iterator[RecordedLine], addresser: Addresser, sender: Sender, pace: Pace | None, *,
+    keep_times: bool, stopped: Callable[[], bool],
+) -> bool:  # fmt: skip
     """Send every line when its time comes; True if none is left.
 
     Args:

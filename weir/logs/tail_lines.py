@@ -98,16 +98,12 @@ def _word(action: actions.BacklogAction) -> str:
 
 def _eviction(action: actions.BacklogAction) -> list[str]:
     moved = "".join(
-        f" {word} {_place(position)}"
+        f" {word} {position[0]}:{position[1]}"
         for word, position in (("from", action.since), ("to", action.upto))
         if position is not None
     )
     how = f" ({action.how})" if action.how else ""
     return [f"{action.subscription}{moved}{how}", f"{action.bytes} bytes"]
-
-
-def _place(position: actions.Position) -> str:
-    return f"{position[0]}:{position[1]}"
 
 
 def _cut(text: str) -> str:
@@ -116,14 +112,9 @@ def _cut(text: str) -> str:
 
 
 def render(
-    value: bytes,
-    *,
-    as_json: bool,
-    subject: str | None,
-    kind: str | None,
-    repeats: bool = False,
+    value: bytes, *, as_json: bool, subject: str | None, kind: str | None, repeats: bool = False,
     probes: bool = False,
-) -> str | None:
+) -> str | None:  # fmt: skip
     """One decision as a line; None if the filters leave it out.
 
     A record that is no JSON object is shown as it is, unless a filter is set: it has no subject. A standing

@@ -108,12 +108,9 @@ def records_of(message: Message, types: Collection[str] = ()) -> Iterator[Record
         types: packed records of other types are left out unread; none: no record is.
     """
     whole = Record(
-        topic=str(message.topic()),
-        partition=int(message.partition() or 0),
-        offset=int(message.offset() or 0),
-        ts=max(0, message.timestamp()[1]),
-        value=message.value() or b"",
-    )
+        topic=str(message.topic()), partition=int(message.partition() or 0),
+        offset=int(message.offset() or 0), ts=max(0, message.timestamp()[1]), value=message.value() or b"",
+    )  # fmt: skip
     # A list, whatever the library's types say.
     if not is_packed(cast(list[tuple[str, bytes | None]], message.headers())):
         yield whole

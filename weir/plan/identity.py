@@ -125,9 +125,7 @@ def _recorded(files: Sequence[str]) -> Iterator[tuple[int, str, dict[str, Any]]]
             yield place, where, decision
 
 
-def _told(
-    files: Sequence[str], replayed: Iterable[bytes], first: tuple[int, int, int], count: int
-) -> str:
+def _told(files: Sequence[str], replayed: Iterable[bytes], first: tuple[int, int, int], count: int) -> str:
     """Where they differ first, and how often."""
     ts, only_replayed, place = first
     differ = f"the log is not trusted: {count} decisions differ, the first one"

@@ -164,9 +164,7 @@ def percentile(whose: Integers, value: Doubles, percent: int, count: int) -> Dou
     return _by_rank(whose, value, count, lambda own: -(-own * percent // 100) - 1)
 
 
-def _by_rank(
-    whose: Integers, value: Doubles, count: int, rank_of: Callable[[Integers], Integers]
-) -> Doubles:
+def _by_rank(whose: Integers, value: Doubles, count: int, rank_of: Callable[[Integers], Integers]) -> Doubles:
     """By subject, the value of a rank among its own, told by how many these are; 0: it has no such rank."""
     order = np.lexsort((value, whose))
     own = np.bincount(whose, minlength=count)

@@ -13,14 +13,7 @@ from streaming.contract.printable import printable, printable_json
 from weir.logs.times import wall_ms
 from weir.options import add, add_file, add_flag, number, time_argument, whole
 from weir.paths import check_files
-from weir.simulate.scenario import (
-    DEMAND,
-    EQUAL,
-    PROXIES_MAX,
-    SECONDS_MAX,
-    BadScenario,
-    Scenario,
-)
+from weir.simulate.scenario import DEMAND, EQUAL, PROXIES_MAX, SECONDS_MAX, BadScenario, Scenario
 
 if TYPE_CHECKING:
     from weir.simulate.failures.scenario import Failures

@@ -5,6 +5,7 @@ from dataclasses import asdict, dataclass
 from statistics import fmean
 from typing import Any, Final
 
+from streaming.contract.fields import INT64_MAX
 from streaming.laws.concurrency.settings import LimitSettings
 from streaming.policy.concurrency_schema import LimitAlgorithm
 from weir.simulate.run import Outcome, Second, simulate
@@ -116,8 +117,8 @@ def _mean_ms(times_ns: Sequence[int]) -> float | None:
 
 
 def rounded(value: float) -> float:
-    """As figures are told."""
-    return round(value, _DECIMALS)
+    """As figures are told; they stop where JSON's numbers do."""
+    return round(min(value, INT64_MAX), _DECIMALS)
 
 
 def title(run: dict[str, Any]) -> str:

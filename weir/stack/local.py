@@ -284,11 +284,9 @@ class Stack:
         return Part(
             name,
             [*_WHAT.get(name, ()), "--kafka", self.bootstrap, *settings, "--metrics", "127.0.0.1:0", *own],
-            command=_COMMANDS.get(name, name),
-            log=self._data / "logs" / f"{name}.log",
-            run_dir=self._data / "run",
-            start_s=_START_S,
-        )
+            command=_COMMANDS.get(name, name), log=self._data / "logs" / f"{name}.log",
+            run_dir=self._data / "run", start_s=_START_S,
+        )  # fmt: skip
 
     @property
     def cluster(self) -> Cluster:

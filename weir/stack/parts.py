@@ -53,18 +53,10 @@ class Part:
     """Of `start_s`, in messages."""
 
     def __init__(
-        self,
-        name: str,
-        args: Sequence[str],
-        *,
-        command: str = "",
-        log: Path | None,
-        run_dir: Path,
-        start_s: float,
-        program: Sequence[str] = ("-m", "weir"),
-        alone: bool = False,
+        self, name: str, args: Sequence[str], *, command: str = "", log: Path | None, run_dir: Path,
+        start_s: float, program: Sequence[str] = ("-m", "weir"), alone: bool = False,
         now: Callable[[], float] = time.monotonic,
-    ) -> None:
+    ) -> None:  # fmt: skip
         self.name = name
         self.ready: dict[str, Any] | None = None
         self._ready_file = run_dir / f"{name}.json"

@@ -60,14 +60,9 @@ class Child:
         with contextlib.nullcontext() if self.log is None else self.log.open("ab") as log:
             # Its own session: Ctrl-C in the terminal must reach us alone, since we stop in order.
             self._process = subprocess.Popen(
-                self._argv,
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-                env={**os.environ, **self._env},
-                start_new_session=True,
-                preexec_fn=die_with_parent,
-            )
+                self._argv, stdin=subprocess.DEVNULL, stdout=log, stderr=log,
+                env={**os.environ, **self._env}, start_new_session=True, preexec_fn=die_with_parent,
+            )  # fmt: skip
 
     def poll(self) -> int | None:
         """Exit status, negative for a signal; None while it runs or before it was started."""

@@ -93,16 +93,10 @@ class LocalPulsar(LocalServer):
     start_limit_s, stop_limit_s = 120.0, 15.0
 
     def __init__(
-        self,
-        data_dir: Path | str,
-        *,
-        port: int = 0,
-        admin_port: int = 0,
-        properties: Mapping[str, str] | None = None,
-        token: str = "",
-        heap_mb: int = HEAP_MB,
+        self, data_dir: Path | str, *, port: int = 0, admin_port: int = 0,
+        properties: Mapping[str, str] | None = None, token: str = "", heap_mb: int = HEAP_MB,
         options: tuple[str, ...] = (),
-    ) -> None:
+    ) -> None:  # fmt: skip
         super().__init__(Path(data_dir).absolute())
         self._port, self._admin_port = port or free_port(), admin_port or free_port()
         self.service, self.admin = f"{HOST}:{self._port}", f"http://{HOST}:{self._admin_port}"

@@ -26,11 +26,9 @@ _say = teller("weir")
 
 
 def serve(
-    args: argparse.Namespace,
-    policies: str | None,
-    *,
+    args: argparse.Namespace, policies: str | None, *,
     meanwhile: Callable[[Stack, StopSignal], bool] = lambda stack, stop: False,
-) -> int:
+) -> int:  # fmt: skip
     """Start the stack, say that it is ready, watch it until a signal, stop it.
 
     Args:

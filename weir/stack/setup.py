@@ -29,11 +29,9 @@ _LAST_LINES: Final = 5
 
 
 def set_up(
-    kinds: Sequence[str],
-    say: Callable[[str], None],
-    stopping: Callable[[], bool] = never,
+    kinds: Sequence[str], say: Callable[[str], None], stopping: Callable[[], bool] = never,
     repository: str = "",
-) -> bool:
+) -> bool:  # fmt: skip
     """Bring what is missing for these kinds of jars (`folders.KINDS`), from a Maven repository or by Maven.
 
     Whether anything was. `stopping` is asked while it waits; True gives up.

@@ -17,9 +17,7 @@ CHECK_LIMIT_S = 5.0
 _RETRY_S = 0.05
 
 
-def ensure_topics(
-    cluster: Cluster, *, partitions: int = 1, limit_s: float = LIMIT_S
-) -> list[str]:
+def ensure_topics(cluster: Cluster, *, partitions: int = 1, limit_s: float = LIMIT_S) -> list[str]:
     """Create those of the five topics that are missing; safe to call again and by several at once.
 
     Where none is missing nothing is asked that needs the operation Create. Policies always get one

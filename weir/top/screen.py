@@ -8,7 +8,6 @@ from typing import Any, Final
 import orjson
 from rich.console import Group
 from rich.live import Live
-from rich.table import Table
 from rich.text import Text
 
 from enforcer.control.answers.shown import page, summary
@@ -24,7 +23,7 @@ from streaming.policy.policy_set import PolicySet
 from weir.backlog.table import human_seconds
 from weir.foreground import StopSignal, interruptible
 from weir.logs.times import wall_ms
-from weir.top.console import TableConsole
+from weir.top.console import TableConsole, table_of
 
 BACK_MS: Final = SLOTS * SLOT_MS
 """So far back is read: what the view keeps of the past, and many life times of what stands."""
@@ -33,9 +32,14 @@ Ask = Callable[[Callable[[], int]], int]
 """Does work that waits for Kafka, until a stop."""
 _BAR: Final = 10
 _NEAR: Final = 0.8
-_WIDE: Final = 110
-"""Columns from which on there is room for the bar and for the policy that says so."""
-_UNITS: Final = ((1e9, "G"), (1e6, "M"), (1e3, "k"))
+_COLUMNS: Final = ("law", "used", "limit", "", "%", "waits", "refused", "since", "entity", "by")
+_TEXTS: Final = {"law": 8, "entity": 12, "by": 12}
+_NARROW: Final = ("%", "waits", "refused", "entity")
+_SHOWN: Final = (
+    (110, _COLUMNS), (90, (*_COLUMNS[:3], *_COLUMNS[4:9])), (76, (*_COLUMNS[:3], *_NARROW)), (0, _NARROW),
+)  # fmt: skip
+"""From how many columns on there is room for which of them; the first holds."""
+_UNITS: Final = ((1e18, "E"), (1e15, "P"), (1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"))
 
 
 class RecentPast(ExitStack):
@@ -113,18 +117,12 @@ def shown(past: RecentPast, asked: Asked, now_ms: int, width: int) -> Group:
         waits += f", for {human_seconds(told['oldest_ms'] // 1000)} at most"
     part = "" if len(rows) == total else f", the first {len(rows)} shown"
     first = f"{waits}; {told['refused']} were refused in the last minute; {total} entities{part}"
-    table = Table(box=None, pad_edge=False, padding=(0, 1), header_style="bold")
-    wide = width >= _WIDE
-    for name in ("law", "used", "limit", *([""] if wide else []), "%", "waits", "refused", "since"):
-        table.add_column(name, justify="left" if name in ("law", "") else "right", no_wrap=True)
-    for name in ("entity", *(["by"] if wide else [])):
-        table.add_column(name, overflow="fold", min_width=12)
-    for row in rows:
-        table.add_row(*_cells(row, wide))
-    return Group(Text(first), table)
+    columns = next(columns for least, columns in _SHOWN if width >= least)
+    return Group(Text(first), table_of(columns, _TEXTS, map(_cells, rows)))
 
 
-def _cells(row: dict[str, Any], wide: bool) -> list[Text]:
+def _cells(row: dict[str, Any]) -> tuple[dict[str, str], str]:
+    """What stands in each column, and the style."""
     fraction, held = row["fraction"], row["shadow"] or row
     style = "red" if held["waiting_ms"] or held["refused"] else "yellow" if (fraction or 0) >= _NEAR else ""
     share = 1.0 if fraction is None else min(1.0, fraction)
@@ -136,24 +134,25 @@ def _cells(row: dict[str, Any], wide: bool) -> list[Text]:
         row["law"] + shadow,
         _short(row["used"]),
         f"{_short(row['limit'])} {row['unit']}",
-        *(["█" * filled + "·" * (_BAR - filled)] if wide else []),
+        "█" * filled + "·" * (_BAR - filled),
         "" if fraction is None else f"{fraction * 100:.0f}",
         waits,
         str(held["refused"] or ""),
         since,
         row["entity"],
-        *([row["entry"] or ""] if wide else []),
+        row["entry"] or "",
     )
-    return [Text(printable(word), style=style) for word in words]
+    return dict(zip(_COLUMNS, words, strict=True)), style
 
 
 def _short(value: float) -> str:
     """A number in few characters.
 
-    >>> _short(1_500_000), _short(9.25), _short(300)
-    ('1.5M', '9.25', '300')
+    >>> _short(1_500_000), _short(9.25), _short(999.6)
+    ('1.5M', '9.25', '1k')
     """
+    value = float(f"{value:.3g}")
     for size, name in _UNITS:
         if value >= size:
             return f"{value / size:.3g}{name}"
-    return f"{value:.3g}"
+    return f"{value:g}"

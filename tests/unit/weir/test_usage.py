@@ -50,6 +50,8 @@ BACK = "--from 2026-11-20 --to 2026-11-19"
         ("up --pulsar-listen 16650", "--pulsar-listen: invalid HOST:PORT value: '16650'"),
         # Nobody is asked for the address of a host in brackets.
         ("collect pulsar --admin http://[x", "http://[x"),
+        # It ran, and no limit was ever set.
+        ("collect pulsar --no-usage --push", "--push: not allowed with argument --no-usage"),
         ("collect pulsar --admin http://a:99999", "http://a:99999"),
         ("admin --upstream http://[x", "http://[x"),
         ("up --pulsar-admin http://[x", "http://[x"),

@@ -27,12 +27,8 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Start, wait for a signal, stop; raises WeirError when the broker fails."""
     kafka = LocalKafka(
-        args.data,
-        port=args.port,
-        listen=args.listen,
-        advertise=args.advertise,
-        auto_create_topics=args.auto_create,
-        properties=dict(args.property),
-    )
+        args.data, port=args.port, listen=args.listen, advertise=args.advertise,
+        auto_create_topics=args.auto_create, properties=dict(args.property),
+    )  # fmt: skip
     address = args.listen, args.port
     return serve(kafka, KEPT, address, args.ready_file, kafka.bootstrap, {"kafka": kafka.bootstrap})

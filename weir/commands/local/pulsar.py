@@ -35,13 +35,9 @@ def run(args: argparse.Namespace) -> int:
     from streaming.collect.pulsar.rest import read_token
 
     pulsar = LocalPulsar(
-        args.data,
-        port=args.port,
-        admin_port=args.admin_port,
-        properties=dict(args.property),
-        token=read_token(args.token_file),
-        heap_mb=args.heap,
-    )
+        args.data, port=args.port, admin_port=args.admin_port, properties=dict(args.property),
+        token=read_token(args.token_file), heap_mb=args.heap,
+    )  # fmt: skip
     where = f"{pulsar.service}, its admin API on {pulsar.admin}"
     described = {"pulsar": pulsar.service, "pulsar_admin": pulsar.admin}
     return serve(pulsar, KEPT, (HOST, args.port), args.ready_file, where, described, prepare)

@@ -4,7 +4,6 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from rich.console import Group
-from rich.table import Table
 from rich.text import Text
 
 from streaming.contract.printable import printable
@@ -14,7 +13,7 @@ from weir.plan.run import Planned
 from weir.plan.shown.words import changed, duration, entries, headline, overshot, remarks
 from weir.plan.sides import Plan
 from weir.plan.verdicts import ALLOWED, REFUSED, THROTTLED
-from weir.top.console import TableConsole
+from weir.top.console import TableConsole, table_of
 
 SHOWN: Final = 25
 """Rows of the table; the JSON and the page have more."""
@@ -45,16 +44,8 @@ def shown(plan: Plan, proven: int | None, width: int) -> Group:
         width: of the terminal, columns.
     """
     rows = [row for row in plan.rows if row.fate != SAME]
-    table = Table(box=None, pad_edge=False, padding=(0, 1), header_style="bold")
-    columns = _COLUMNS if width >= _WIDE else _NARROW
-    for name in columns:
-        if name in _TEXTS:
-            table.add_column(name, overflow="fold", min_width=_TEXTS[name])
-        else:
-            table.add_column(name, justify="right", no_wrap=" " not in name)
-    for row in rows[:SHOWN]:
-        cells = _cells(row, plan)
-        table.add_row(*(Text(printable(cells[name]), style=_STYLES[row.fate]) for name in columns))
+    styled = ((_cells(row, plan), _STYLES[row.fate]) for row in rows[:SHOWN])
+    table = table_of(_COLUMNS if width >= _WIDE else _NARROW, _TEXTS, styled)
     return Group(*map(Text, _lines(plan, proven, rows)), *([table] if rows else []), *_rest(rows))
 
 

@@ -77,4 +77,3 @@ def overshot(row: Row) -> str:
         return ""
     before, after = (f"{beyond:.0%}" for beyond in row.overshoot)
     return f"beyond the group's limit in its worst round: {before} before, {after} after"
-

@@ -54,9 +54,7 @@ class _Tried:
     law: str
     left_out: int = 0
 
-    def world(
-        self, failures: Failures, scenario: str, at: int, window: tuple[int, int, int]
-    ) -> Traffic:
+    def world(self, failures: Failures, scenario: str, at: int, window: tuple[int, int, int]) -> Traffic:
         """Simulate one scenario, in a window: its begin, the failure's end, and its own."""
         begin, ends, end = window
         events, left_out = self.demand.between(self.law, begin, end)

@@ -101,9 +101,7 @@ class Asking:
 
     too_large = "{}"
 
-    def __init__(
-        self, traffic: Mutations, proxy: Proxy, coordinator: QuotaCoordinator, asked: Asked
-    ) -> None:
+    def __init__(self, traffic: Mutations, proxy: Proxy, coordinator: QuotaCoordinator, asked: Asked) -> None:
         self._traffic, self.proxy, self.coordinator, self.asked = traffic, proxy, coordinator, asked
         self._until: float | None = None
         self.quota: MutationQuota | None = None

@@ -98,12 +98,10 @@ class Failures:
         if scenario == LATE:
             late_s += self.late_s
         return Facts(
-            proxies=self.proxies + (self.more if scenario == MORE else 0),
-            late_s=late_s,
-            cut_s=self.cut_s if scenario == CUT else 0.0,
-            away_s=self.away_s if scenario == AWAY else 0.0,
+            proxies=self.proxies + (self.more if scenario == MORE else 0), late_s=late_s,
+            cut_s=self.cut_s if scenario == CUT else 0.0, away_s=self.away_s if scenario == AWAY else 0.0,
             joins=scenario == MORE,
-        )
+        )  # fmt: skip
 
 
 ALONE: Final = Failures(proxies=1)

@@ -175,9 +175,7 @@ class World(Agenda):
         self.history: deque[tuple[int, list[Read]]] = deque()
         self.traffic, traffic.world = traffic, self
         self.proxies = [Proxy(self, f"p{number}", place) for number, place in enumerate(setting.places, 1)]
-        self._readers = {
-            law.reads.type: law.reads for proxy in self.proxies[:1] for law in proxy.laws
-        }
+        self._readers = {law.reads.type: law.reads for proxy in self.proxies[:1] for law in proxy.laws}
         for proxy in self.proxies:
             self.at(max(setting.begin, proxy.place.start), proxy.start)
         traffic.begin()

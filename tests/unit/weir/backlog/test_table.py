@@ -139,6 +139,7 @@ def test_units() -> None:
     assert [human_bytes(2**10 - 1), human_bytes(2**10), human_bytes(2.0**80)] == [
         "1023 B", "1.0 KiB", f"{2.0**20:.1f} EiB",
     ]  # fmt: skip
+    assert [human_bytes(size) for size in (2**20 - 60, 2**20 - 1)] == ["1023.9 KiB", "1.0 MiB"]
     assert [human_seconds(s) for s in (0, 59, 60, 3_599, 3_600, 86_399, 86_400)] == [
         "0s", "59s", "1m", "59m59s", "1h", "23h59m", "1d",
     ]  # fmt: skip

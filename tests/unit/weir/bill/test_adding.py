@@ -93,6 +93,16 @@ def test_waits_of_several_subjects_come_in_no_order(bill: Bill) -> None:
     assert rows(bill)["user=alice"]["throttled_ms"] == 10_500
 
 
+def test_a_shadow_entry_has_nobody_wait() -> None:
+    """What it would have told counted as waited; what it charges counts."""
+    bill = Bill({})
+    bill.take_decision(admission("a", 5, 69_000, shadow=True))
+    bill.take_decision(admission("b", 0, 500, shadow=False))
+    for name in "ab":
+        bill.take(request(name, "alice", 5))
+    assert [(row["partitions"], row["throttled_ms"]) for row in rows(bill).values()] == [(5, 500)]
+
+
 def refund(mutations: int) -> Record:
     """What alice gives back."""
     items = [{"name": "t", "mutations": mutations}]

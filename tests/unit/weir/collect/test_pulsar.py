@@ -31,6 +31,7 @@ class Collected:
         self.pusher = self
         self.pushed: dict[Slot, Rates] = {SLOT: Rates(9, -1)}
         self.looked: list[list[Slot]] = []
+        self.found: Rates | None = None
         self.unsure: list[Slot] = []
         self.withdrawn = False
         self.run: Any = None
@@ -47,9 +48,9 @@ class Collected:
         return self._rounds.pop(0)
 
     async def look(self, slots: Sequence[Slot]) -> Mapping[Slot, Rates | None]:
-        """Nothing is set anywhere."""
+        """The same is set everywhere; nothing as a rule."""
         self.looked.append(list(slots))
-        return dict.fromkeys(self.looked[-1])
+        return dict.fromkeys(self.looked[-1], self.found)
 
     def all_removals(self) -> list[Change]:
         """Of what is in force, and of what may be."""
@@ -67,7 +68,8 @@ def done(outcome: Outcome = Outcome.DONE, **fields: Any) -> Round:
 
 def run(collected: Collected, *, at_stop: AtStop = AtStop.KEEP, **options: Any) -> CollectMetrics:
     """Until the end."""
-    args = argparse.Namespace(**{"once": False, "push": False, "ready_file": None, **options})
+    none = dict.fromkeys(("once", "push", "override"), False)
+    args = argparse.Namespace(**{**none, "ready_file": None, **options})
     metrics = CollectMetrics()
     settings = PulsarCollectSettings(at_stop=at_stop)
 
@@ -89,6 +91,15 @@ def test_a_dry_run_says_each_change_once(capsys: pytest.CaptureFixture[str]) -> 
     assert capsys.readouterr().out.splitlines() == [
         f"publishRate a/b: nothing -> {rate} msg per 1 s" for rate in (5, 6)
     ]
+
+
+@pytest.mark.parametrize(("override", "word"), [(False, "left alone"), (True, "taken over")])
+def test_a_dry_run_says_what_becomes_of_others_limits(override: bool, word: str, capsys: Any) -> None:
+    """With --override, that they are taken over: `left alone` was said of them all the same."""
+    collected = Collected(done(changes=[Change(SLOT, Rates(5, -1))]))
+    collected.found = Rates(7, -1)
+    run(collected, override=override)
+    assert capsys.readouterr().out.endswith(f" ({word}: set by somebody else)\n")
 
 
 def test_the_ready_file_comes_with_the_first_report(tmp_path: Path) -> None:

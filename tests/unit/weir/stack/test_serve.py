@@ -119,3 +119,8 @@ def test_addresses_of_ipv6_can_be_copied_into_clients() -> None:
         listen=("::1", 19092), metrics_url=None, enforcement=enforcement, described={}
     )
     assert _described(proxy)["listen"] == pulsar_service("[::1]:19092") == "[::1]:19092"
+
+
+def test_a_pulsar_is_named_as_to_its_proxy() -> None:
+    """By its service URL, or several of its brokers; all of it was taken for the name of one host."""
+    assert pulsar_service("pulsar://b1:6650,b2:6650") == "b1:6650,b2:6650"

@@ -1,11 +1,13 @@
 """`weir top` as it is printed: a table for people, JSON, and again and again."""
 
 import json
+import re
 import time
 from typing import Any, cast
 
 import pytest
 from entity_kit import admission, backlog, decided, view
+from rich.console import Console
 from turns_kit import Turns
 
 from enforcer.control.entities.view import EntityView
@@ -55,6 +57,24 @@ def test_a_line_for_each_entity(capsys: pytest.CaptureFixture[str]) -> None:
         assert part in alice, part
     assert r"user=e\x1bvil" in said and "\x1b" not in said and "(shadow)" in said
     assert "1 wait, for 1s at most; 1 were refused in the last minute; 3 entities" in said
+
+
+@pytest.mark.parametrize(("size", "told"), [(999_499, "999k"), (999_500, "1M"), (5 * 10**15, "5P")])
+def test_numbers_are_short_at_their_borders(size: int, told: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """`1e+03k` and `5e+06G` were numbers of nobody's."""
+    made = view()
+    decided(made, backlog(NOW, size))
+    screen.show(cast(RecentPast, Past(made)), {"by": "used"}, as_json=False)
+    assert capsys.readouterr().out.splitlines()[2].split()[:2] == ["backlog", told]
+
+
+@pytest.mark.parametrize("width", [40, 75, 76, 90, 110])
+def test_whoever_waits_is_named_in_a_narrow_terminal(width: int) -> None:
+    """Of 40 columns none was left for names, nor for numbers."""
+    console = Console(width=width)
+    with console.capture() as said:
+        console.print(screen.shown(past(), {"by": "wait"}, NOW, width))
+    assert re.search(r"112 +12\.0 s +1 .*user=alice", said.get())
 
 
 def test_rows_that_are_left_out_are_told(capsys: pytest.CaptureFixture[str]) -> None:

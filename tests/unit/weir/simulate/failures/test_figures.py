@@ -5,13 +5,14 @@ Each law has a log that wants more than its limit, at all proxies.
 
 from collections.abc import Iterable, Mapping
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import orjson
 import pytest
 from event_kit import T0, Event, backlog, delivery, ledger, report, sample, subscription
 from law_kit import request
 
+from streaming.contract.fields import INT64_MAX
 from weir.simulate.failures.demand import Demand
 from weir.simulate.failures.excess import Found
 from weir.simulate.failures.figures import (
@@ -185,6 +186,16 @@ def test_beyond_a_limit_of_nothing_is_no_part_of_it() -> None:
     line = table({"titles": {"none": "none"}, "rows": [row], "left_out": {}})[1]
     assert " 500  " in line and line.endswith("0 (0.0 %)") and line.count("%") == 1
     assert _said(row, "over_percent") == "- (500; bound 9, exceeded)"
+
+
+def test_what_is_beyond_all_numbers_of_json_stops_there() -> None:
+    """Reports may say up to 2**63 - 1 each: their sum ended `--json` in a traceback."""
+    found = Found(0)
+    for at in range(1, 4):
+        found.of("t").by_period(at, INT64_MAX, 10, 1_000)
+    traffic: Any = SimpleNamespace(found=found, bound=lambda *_: found["t"].largest * 3)
+    row = _against(traffic, traffic, cast(Any, None), 0)
+    assert (row["over"], row["bound"]) == (INT64_MAX, INT64_MAX) and orjson.dumps(row)
 
 
 @pytest.mark.usefixtures("brief")
