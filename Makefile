@@ -5,7 +5,7 @@
 # pulsar: what weir pulsar and weir up --pulsar local need (they fetch it themselves too), 231 MB, about a minute.
 # s3a: what checkpoints on s3a:// need, 10 MB. minio: an S3 store for tests of that, kube: an API server of Kubernetes,
 # each built in a quarter of an hour.
-# check: lint, types and unit tests, eight minutes. test: that and the rest on real parts, 17; what a change
+# check: lint, types and unit tests, some four minutes. test: that and the rest on real parts, ten; what a change
 # has to pass. soak: what takes longer and breaks seldom, before a release; last MINUTES of kills. suites: clients' own
 # tests through the proxy, before a release too, as matrix: all laws before other brokers, by more clients. bench: how
 # fast it is.
