@@ -17,6 +17,8 @@ from enforcer.control.settings import AdminSettings
 from enforcer.host.doors.listening import listen_at
 from streaming.contract.errors import WeirError
 from streaming.contract.topics import Cluster, Topics
+from streaming.kafka_io.tail import Tail
+from streaming.kafka_io.topic_watch import TopicWatch
 from streaming.policy.policy_set import PolicySet
 
 LIMIT_S = 10.0
@@ -72,6 +74,24 @@ async def test_an_event_on_another_topic_than_its_own_is_none() -> None:
     assert read == {
         "weir.decisions": [], "weir.usage": ["group_usage", "tick"], "weir.requests": ["request"]
     }  # fmt: skip
+
+
+async def test_that_traffic_is_not_read_is_said(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """As where no thread is left: nobody was shown to wait, for as long as the process lived."""
+    made = service()
+
+    def start(tail: Tail[Any], _loop: object) -> None:
+        if tail is not made._parts.store.tail:
+            raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(Tail, "start", start)
+    monkeypatch.setattr(TopicWatch, "start", lambda _watch: None)
+    made.read.set()
+    await made.start()
+    await made.stop()
+    assert [record.levelname for record in caplog.records if "new thread" in record.message] == ["CRITICAL"]
 
 
 @pytest.mark.parametrize("kind", list(HEADERS))
