@@ -1,6 +1,7 @@
 """What the admin API takes of what is read of Weir's topics, and how clients come to it."""
 
 import asyncio
+import threading
 import time
 from typing import Any
 
@@ -10,6 +11,7 @@ from fastapi import FastAPI, Request
 from message_kit import Record
 from proxy_header_kit import CLIENTS, HEADERS
 
+from enforcer.control import service as module
 from enforcer.control.access.tokens import Tokens
 from enforcer.control.metrics import AdminMetrics
 from enforcer.control.service import AdminService, _server
@@ -17,8 +19,6 @@ from enforcer.control.settings import AdminSettings
 from enforcer.host.doors.listening import listen_at
 from streaming.contract.errors import WeirError
 from streaming.contract.topics import Cluster, Topics
-from streaming.kafka_io.tail import Tail
-from streaming.kafka_io.topic_watch import TopicWatch
 from streaming.policy.policy_set import PolicySet
 
 LIMIT_S = 10.0
@@ -79,15 +79,16 @@ async def test_an_event_on_another_topic_than_its_own_is_none() -> None:
 async def test_that_traffic_is_not_read_is_said(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """As where no thread is left: nobody was shown to wait, for as long as the process lived."""
-    made = service()
+    """As where no thread is left: nobody was shown to wait, until it was restarted. It ends well."""
+    made, begin = service(), threading.Thread.start
 
-    def start(tail: Tail[Any], _loop: object) -> None:
-        if tail is not made._parts.store.tail:
+    def start(thread: threading.Thread) -> None:
+        if thread.name in ("tail weir.decisions", "tail weir.usage", "tail weir.requests"):
             raise RuntimeError("can't start new thread")
+        begin(thread)
 
-    monkeypatch.setattr(Tail, "start", start)
-    monkeypatch.setattr(TopicWatch, "start", lambda _watch: None)
+    monkeypatch.setattr(threading.Thread, "start", start)
+    monkeypatch.setattr(module, "_TAIL_STOP_S", 0.05)
     made.read.set()
     await made.start()
     await made.stop()
