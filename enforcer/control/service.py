@@ -34,6 +34,7 @@ from enforcer.host.doors.certificates import WatchedContext
 from enforcer.host.doors.entrance import Entrance
 from enforcer.host.doors.listening import listen_at
 from enforcer.host.sockets import Address
+from enforcer.host.tasks import Tasks
 from streaming.contract.backlog.actions import TYPE as BACKLOG_ACTION
 from streaming.contract.backlog.actions import BacklogAction, backlog_action
 from streaming.contract.backlog.decisions import TTL_MS, BacklogDecision
@@ -115,7 +116,7 @@ class AdminService:
         app = create_app(parts if beyond is None else replace(parts, beyond=beyond(parts)))
         self._server = _server(app, settings, counts, request_ms)
         self._serving: asyncio.Task[None] | None = None
-        self._reading: asyncio.Task[None] | None = None
+        self._reading: Tasks | None = None
         self._telling: asyncio.TimerHandle | None = None
         self.url = ""
         self.metrics_url: str | None = None
@@ -141,7 +142,8 @@ class AdminService:
             logger.warning("no tokens are configured: only clients on this machine are answered")
         self._watch.start()
         self._parts.store.tail.start(asyncio.get_running_loop())
-        self._reading = asyncio.create_task(self._read())
+        self._reading = Tasks()
+        self._reading.spawn(self._read())
         self._serving = asyncio.create_task(self._server.serve(sockets=[]))
         self._tell()
         await self._server.open(listener)

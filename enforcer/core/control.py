@@ -143,7 +143,9 @@ class ControlPlane:
         self._reports.start()
         self._policies_tail.start(self._loop)
         try:
-            await asyncio.wait_for(known.wait(), wait_s)
+            # Not wait_for, which forgets a stop that comes as they are read (Python 3.11).
+            async with asyncio.timeout(wait_s):
+                await known.wait()
         except TimeoutError:
             # Refusing all traffic because our own topic cannot be read would be worse than no limits.
             logger.warning("the policies could not be read within %.0f s; going on without", wait_s)

@@ -65,12 +65,13 @@ class Secured(asyncio.Transport, asyncio.Protocol):
         try:
             if not self._made and self._failure is None:
                 self._waiter = asyncio.get_running_loop().create_future()
-                async with asyncio.timeout(limit_s):
-                    await self._waiter
-            if self._failure is not None and not self._made:
-                raise self._failure.with_traceback(None)
-        except TimeoutError:
-            raise ConnectionAbortedError("the handshake took too long") from None
+                # It may be done in the very turn in which its time is over.
+                with contextlib.suppress(TimeoutError):
+                    async with asyncio.timeout(limit_s):
+                        await self._waiter
+            if not self._made:
+                late = "the handshake took too long"
+                raise (self._failure or ConnectionAbortedError(late)).with_traceback(None)
         finally:
             self._waiter = None
             if not self._made:

@@ -1,4 +1,4 @@
-"""What runs beside the connections of a proxy for as long as it lives."""
+"""What runs beside the connections of a process for as long as it lives."""
 
 import asyncio
 import logging
@@ -33,7 +33,7 @@ class Tasks:
     def _done(self, task: "asyncio.Task[None]") -> None:
         self._tasks.discard(task)
         if not task.cancelled() and (error := task.exception()) is not None:
-            logger.critical("a part of the proxy has ended, restart it: %r", error, exc_info=error)
+            logger.critical("a part of this process has ended, restart it: %r", error, exc_info=error)
 
 
 async def beat(delay: Histogram, on_beat: Callable[[], None]) -> None:

@@ -107,8 +107,10 @@ class Tail(Generic[T]):
     def start(self, loop: asyncio.AbstractEventLoop) -> None:
         """Begin to read; `loop` is where `deliver` runs."""
         self._loop = loop
-        self._thread = threading.Thread(target=self._run, name=f"tail {self._topic}", daemon=True)
-        self._thread.start()
+        thread = threading.Thread(target=self._run, name=f"tail {self._topic}", daemon=True)
+        thread.start()
+        # One that could not begin cannot be waited for.
+        self._thread = thread
 
     def begin_anew(self) -> None:
         """The topic was deleted and made again: read the new one from its start.

@@ -161,5 +161,6 @@ class MembershipFeed:
     def _stands(self, sent_ms: int) -> None:
         self._membership.alive.acknowledged(sent_ms)
         if not self.known.is_set():
-            self.known.set()
+            # First, since it could fail, where no thread is left: our next word begins it then.
             self._signs.start(self._loop)
+            self.known.set()

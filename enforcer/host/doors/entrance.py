@@ -161,9 +161,11 @@ class Entrance:
             return False
         greediest, _ = Counter(self._coming.values()).most_common(1)[0]
         oldest = next(task for task, source in self._coming.items() if source == greediest)
-        self._count_full()
         del self._coming[oldest]
-        return oldest.cancel()
+        if oldest.cancel():
+            self._count_full()
+        # Else it has ended in this very turn, which makes room as well.
+        return True
 
     def _count_full(self) -> None:
         (self._refused if self._tls is None else self._failures).labels("full").inc()

@@ -1,6 +1,7 @@
 """What the admin API takes of what is read of Weir's topics, and how clients come to it."""
 
 import asyncio
+import threading
 import time
 from typing import Any
 
@@ -10,6 +11,7 @@ from fastapi import FastAPI, Request
 from message_kit import Record
 from proxy_header_kit import CLIENTS, HEADERS
 
+from enforcer.control import service as module
 from enforcer.control.access.tokens import Tokens
 from enforcer.control.metrics import AdminMetrics
 from enforcer.control.service import AdminService, _server
@@ -72,6 +74,25 @@ async def test_an_event_on_another_topic_than_its_own_is_none() -> None:
     assert read == {
         "weir.decisions": [], "weir.usage": ["group_usage", "tick"], "weir.requests": ["request"]
     }  # fmt: skip
+
+
+async def test_that_traffic_is_not_read_is_said(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """As where no thread is left: nobody was shown to wait, until it was restarted. It ends well."""
+    made, begin = service(), threading.Thread.start
+
+    def start(thread: threading.Thread) -> None:
+        if thread.name in ("tail weir.decisions", "tail weir.usage", "tail weir.requests"):
+            raise RuntimeError("can't start new thread")
+        begin(thread)
+
+    monkeypatch.setattr(threading.Thread, "start", start)
+    monkeypatch.setattr(module, "_TAIL_STOP_S", 0.05)
+    made.read.set()
+    await made.start()
+    await made.stop()
+    assert [record.levelname for record in caplog.records if "new thread" in record.message] == ["CRITICAL"]
 
 
 @pytest.mark.parametrize("kind", list(HEADERS))

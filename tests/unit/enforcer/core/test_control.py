@@ -61,6 +61,21 @@ async def test_a_policy_dated_days_ahead_is_looked_at_again_until_its_time() -> 
     assert called == [2 * DAY_MS + 5]
 
 
+async def test_a_stop_as_the_policies_are_read_ends_the_start() -> None:
+    """It was forgotten: a stop waited until all else was read, or for start_timeout_ms."""
+    control = ControlPlane("p1", ProxySettings(), Metrics(10), NOBODY, speaks="kafka")
+    starting = asyncio.create_task(control.start([]))
+    await asyncio.sleep(0)
+    control._policies_tail.caught_up.set()
+    await asyncio.sleep(0)
+    starting.cancel()
+    await asyncio.wait((starting,), timeout=0.5)
+    ended = starting.cancelled()
+    starting.cancel()
+    await control.stop()
+    assert ended
+
+
 async def test_it_serves_while_the_job_is_away() -> None:
     """Once all is read back and the limit of the start is over; the job that comes makes it ready."""
     seen: list[tuple[bool, bool, bool]] = []

@@ -1,6 +1,7 @@
 """Who counts, and when a proxy hears too little."""
 
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any, cast
@@ -18,6 +19,7 @@ from enforcer.core.membership import (
     Alive,
 )
 from streaming.kafka_io.brokers_clock import BrokersClock
+from streaming.kafka_io.tail import Tail
 
 T0 = 1_795_166_700_000
 
@@ -206,6 +208,31 @@ async def test_blind_when_there_is_no_room_for_our_word() -> None:
             told.pop()(desk.wall_ms)
         here.membership.look()
         assert here.membership.blind == blind
+
+
+async def test_who_cannot_listen_yet_does_at_its_next_word(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where no thread was left as the first was acknowledged, no law began until a restart."""
+    desk, told, begun = Desk(), list[Callable[[int], object]](), list[bool]()
+
+    def send(_event: Mapping[str, Any], _key: str, topic: str = "", *, acked: Any = None) -> bool:
+        told.append(acked)
+        return True
+
+    def start(_tail: object, _loop: object) -> None:
+        begun.append(bool(begun))
+        if not begun[-1]:
+            raise RuntimeError("can't start new thread")
+
+    here, reports = replace(desk.context, send_usage=send), cast(Any, SimpleNamespace(send_first=send))
+    brokers = BrokersClock(here.clock.steady_ms, here.clock.wall_ms)
+    feed = MembershipFeed(here, reports, brokers, lambda *_: None)
+    monkeypatch.setattr(Tail, "start", start)
+    for _ in range(3):
+        feed._say(leaving=False)
+        with suppress(RuntimeError):
+            told.pop()(desk.wall_ms)
+        assert feed.known.is_set() == any(begun)
+    assert begun == [False, True]
 
 
 def test_of_those_that_live_only_some_stand_before_the_same_brokers(alive: Alive) -> None:

@@ -166,6 +166,18 @@ async def test_connections_of_one_address_are_bounded(announced: bool) -> None:
             writer.close()
 
 
+async def test_one_that_has_ended_in_the_same_turn_makes_room() -> None:
+    """Who came just then was turned away from a place that was free, and counted twice."""
+    async with Door(room=1, **REQUIRED) as door:
+        ended = asyncio.create_task(asyncio.sleep(0))
+        await ended
+        door.entrance._coming[ended] = LOOPBACK
+        _, writer = await door.connect(text(*CLIENTS["tcp4"]))
+        await door.next()
+        assert not door.turned_away("full")
+        writer.close()
+
+
 async def test_a_failed_handshake_gives_its_place_back(authority: Authority) -> None:
     """Ten clients that do not go on keep nobody out for longer than they are there."""
     async with Door(connections_per_address=1, tls=authority.door()) as door:

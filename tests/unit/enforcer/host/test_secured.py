@@ -6,6 +6,7 @@ import ctypes
 import gc
 import socket
 import ssl
+import time
 import tracemalloc
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import cast
@@ -17,6 +18,7 @@ from endings_kit import arrived
 from tls_kit import LOOPBACK, Authority
 
 from enforcer.host.dial import dial
+from enforcer.host.doors import entrance
 from enforcer.host.secured import SLICE_BYTES, Secured, kept_by
 
 HIGH, LOW = 1 << 20, 1 << 18
@@ -170,6 +172,24 @@ async def test_what_waits_at_the_end_arrives(authority: Authority) -> None:
         await here.got(len(LARGE))
         await asyncio.wait_for(there.over.wait(), LIMIT_S)
         assert here.data == LARGE and there.told == ["pause"]
+
+
+async def test_a_handshake_that_is_done_as_its_time_is_over_is_done(
+    authority: Authority, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its client was in, counted as one that took too long, and its address had its place once more."""
+    monkeypatch.setattr(entrance, "HANDSHAKE_S", 0.5)
+    async with Door(tls=authority.door(), connections_per_address=1) as door:
+        client, _, _ = await shaken_by_hand(door, authority, b"x")
+        # The loop finds its last step and the end of the time in one turn.
+        time.sleep(0.6)  # noqa: ASYNC251
+        came = await door.next()
+        await asyncio.sleep(0.01)
+        reader, writer = await door.connect()
+        assert not await asyncio.wait_for(reader.read(), LIMIT_S)
+        for end in (came.transport, writer, client):
+            end.close()
+        assert door.turned_away("connections_per_address") == 1 and not door.failed("timeout")
 
 
 async def test_what_waits_when_the_client_ends_its_side_arrives(
