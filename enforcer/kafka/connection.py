@@ -84,7 +84,7 @@ class Connection(asyncio.Protocol):
         visitor = self._proxy.visitor(self, transport)
         self.peer, self.user, self.server_name = visitor.peer, visitor.user, visitor.name
         self.address = self._proxy.named(visitor.name) or self._target()
-        if refused := visitor.refused or self._proxy.admit(self):
+        if refused := self._proxy.admit(self, visitor.refused):
             self.ending.open(transport, None)
             self.end(refused)
             return

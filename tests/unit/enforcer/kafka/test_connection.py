@@ -13,6 +13,7 @@ from wire_client import create_request
 
 from enforcer.core import bounds
 from enforcer.host.budget import Seat
+from enforcer.host.doors.certificates import Visitor
 from enforcer.host.turns import TURN_S
 from enforcer.wire.kafka.codec import response_layout
 from enforcer.wire.kafka.frames import CREATE_TOPICS, response_body_offset
@@ -65,6 +66,15 @@ def test_unanswered_requests_are_bounded(monkeypatch: pytest.MonkeyPatch) -> Non
     assert len(rig.upstream.sent) == 5 and not rig.client.reading
     rig.answer([struct.pack(">i", number) for number in range(2, 5)])
     assert rig.client.reading and rig.client.answered() == [0, 1, 2, 3, 4]
+
+
+def test_who_is_refused_by_its_certificate_counts_until_it_is_gone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The host hears of it, and that it may not stay; then that it is over."""
+    monkeypatch.setattr(Rig, "visitor", lambda *_: Visitor(refused="unknown_user"))
+    rig = Rig()
+    assert rig.client.closed and rig.closed("unknown_user") == 1 and not rig.over
+    rig.lose_client()
+    assert rig.over
 
 
 def test_requests_kept_are_bounded_in_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
