@@ -16,7 +16,7 @@ from enforcer.host.budget import Seat
 from enforcer.host.doors.certificates import Visitor
 from enforcer.host.turns import TURN_S
 from enforcer.wire.kafka.codec import response_layout
-from enforcer.wire.kafka.frames import CREATE_TOPICS, response_body_offset
+from enforcer.wire.kafka.frames import CREATE_TOPICS, FETCH, response_body_offset
 from streaming.policy.policy_set import PolicySet
 
 REFUSED = framed(header(API_VERSIONS, 99, 2) + b"\0")
@@ -295,15 +295,16 @@ def test_an_answer_of_ours_says_what_was_taken_out() -> None:
     assert codes == {"a": 44, "b": 44, OURS: 29} and rig.upstream.sent == []
 
 
-def waiting_rig(monkeypatch: pytest.MonkeyPatch) -> tuple[Rig, Seat]:
-    """A client whose large request waits for its place, and who has it."""
+def waiting_rig(monkeypatch: pytest.MonkeyPatch, before: bytes = b"") -> tuple[Rig, Seat]:
+    """A client whose large request, behind another one, waits for its place, and who has it."""
     monkeypatch.setattr(bounds, "PARTIAL_FRAME_TIMEOUT_MS", 1_200)
     rig = Rig()
     rig.meter.set_policies(PolicySet({"quotas[user=ANONYMOUS]": {"producer_byte_rate": 10**9}}))
     holder = Seat(rig.budget, lambda: None)
     assert holder.fits(LARGE)
     rig.desk.now_ms = 1_000
-    rig.connection.data_received(struct.pack(">i", LARGE) + header(PRODUCE, 9, 1))
+    rig.prove()
+    rig.connection.data_received(before + struct.pack(">i", LARGE) + header(PRODUCE, 9, 1))
     assert rig.budget.crowded and not rig.client.reading
     return rig, holder
 
@@ -350,6 +351,26 @@ def test_who_reads_nothing_keeps_no_place_for_long(monkeypatch: pytest.MonkeyPat
         rig.connection.check(now_ms)
         assert rig.client.closed is ended and bool(other.held) is ended
     assert rig.closed("slow_sender") == 1
+
+
+@pytest.mark.parametrize(
+    ("key", "others", "ended"), [(FETCH, 1, True), (FETCH, 0, False), (PRODUCE, 1, False)]
+)
+def test_who_has_its_broker_wait_keeps_no_place_for_long(
+    monkeypatch: pytest.MonkeyPatch, key: int, others: int, ended: bool
+) -> None:
+    """A broker reads no further until a Fetch has its records, which may take days; data it takes in time."""
+    silent = framed(produce(9, {TOPIC: [batch(1)]})[0]) if key == PRODUCE else framed(header(FETCH, 12, 0))
+    rig, holder = waiting_rig(monkeypatch, silent)
+    holder.leave()
+    seats = [Seat(rig.budget, lambda: None) for _ in range(others)]
+    assert rig.connection._seat.held and not any(seat.fits(LARGE) for seat in seats)
+    rig.upstream.full, rig.upstream.writable = True, False
+    rig.connection.upstream_changed()
+    for now_ms in (2_000, 2_100, 2_101, 60_000):
+        rig.connection.check(now_ms)
+        assert rig.client.closed is (ended and now_ms > 2_100)
+    assert rig.closed("slow_sender") == ended
 
 
 def test_who_gave_its_place_back_is_not_late(monkeypatch: pytest.MonkeyPatch) -> None:
