@@ -117,7 +117,7 @@ class Hosting(Protocol):
     def visitor(self, connection: object, transport: asyncio.BaseTransport) -> Visitor:
         """What is known of a client that has come."""
 
-    def admit(self, connection: Any) -> str:
+    def admit(self, connection: Any, refused: str = "") -> str:
         """Take a new client in; returns why not, if that cannot be."""
 
     def forget(self, connection: Any) -> None:
@@ -289,19 +289,24 @@ class Host(ABC, Generic[C]):
         """Call a function after a delay."""
         return self._loop.call_later(delay_ms / 1000, function)
 
-    def admit(self, connection: C) -> str:
-        """Take a new client in; returns why not, if there are too many or we are stopping."""
+    def admit(self, connection: C, refused: str = "") -> str:
+        """Take a new client in; returns why not: `refused`, or there are too many or we are stopping.
+
+        Who is sent away for what it is may take its time to end, and counts as long as it does.
+        """
         if self._stopping or self._free() <= 0:
-            return "too_many_connections"
+            return refused or "too_many_connections"
+        self.connections.add(connection)
+        self.metrics.traffic.connections = len(self.connections)
+        if refused:
+            return refused
         now_ms = self.now_ms()
         self._users.come(connection, now_ms)
         if not self.identify(connection, connection.user):
             return "connections_per_user"
-        self.connections.add(connection)
         if lifetime_s := self._lifetime_s():
             self._ends_ms[connection] = now_ms + lifetime_s * 1_000
         self.metrics.accepted_connections.inc()
-        self.metrics.traffic.connections = len(self.connections)
         return ""
 
     def _free(self) -> int:

@@ -27,7 +27,7 @@ from enforcer.kafka.pipeline.responses import Responses
 from enforcer.kafka.pipeline.runs import Runs
 from enforcer.kafka.slots.part import SlotsPart
 from enforcer.laws.concurrency.limiter import Limiter
-from enforcer.wire.kafka.frames import FETCH, LENGTH_BYTES, BadFrame
+from enforcer.wire.kafka.frames import FETCH, LENGTH_BYTES, PRODUCE, BadFrame
 from streaming.contract.events import ANONYMOUS
 
 # A large request that others wait for, for its place or its slot, has this part of the time.
@@ -84,7 +84,7 @@ class Connection(asyncio.Protocol):
         visitor = self._proxy.visitor(self, transport)
         self.peer, self.user, self.server_name = visitor.peer, visitor.user, visitor.name
         self.address = self._proxy.named(visitor.name) or self._target()
-        if refused := visitor.refused or self._proxy.admit(self):
+        if refused := self._proxy.admit(self, visitor.refused):
             self.ending.open(transport, None)
             self.end(refused)
             return
@@ -323,13 +323,10 @@ class Connection(asyncio.Protocol):
         if wanted == self._reading:
             return
         self._reading = wanted
-        if wanted and waited:
-            self._partial_since = None
+        since = None if wanted and waited else self._partial_since
         # While we do not read, an incomplete frame is not the client's fault, unless it waits for a place.
-        if (wanted or self._seat.waiting) and requests.incomplete:
-            self._partial_since = self._partial_since or self._proxy.now_ms()
-        else:
-            self._partial_since = None
+        late = (wanted or seat.waiting) and requests.incomplete
+        self._partial_since = (since or self._proxy.now_ms()) if late else None
         (self._transport.resume_reading if wanted else self._transport.pause_reading)()
 
     def send(self, slot: Slot | None, frame: bytes) -> bool:
@@ -379,9 +376,12 @@ class Connection(asyncio.Protocol):
         """Once a second: end what takes too long."""
         self.ending.check(now_ms)
         self.slots.check()
-        # Others may wait for its place: who takes no answers meanwhile is as late as who sends nothing.
+        # Others may wait for its place: as late as who sends nothing is who takes no answers meanwhile, and
+        # whose broker reads no further since it was asked to wait before, as by a Fetch.
         if not self._reading and not self._seat.waiting:
-            late = self._seat.held and self._full
+            due, full = self._responses.due, self._upstream is not None and self._upstream.full
+            waits = self._seat.wanted and full and due and due[0].api_key != PRODUCE
+            late = waits or (self._seat.held and self._full)
             self._partial_since = (self._partial_since or now_ms) if late else None
         limit_ms = bounds.PARTIAL_FRAME_TIMEOUT_MS / (_HURRY if self._seat.wanted else 1)
         if self._partial_since is not None and now_ms - self._partial_since > limit_ms:

@@ -113,14 +113,14 @@ class KafkaProxy(Host[Connection]):
         """The policies of now, by which requests are read while no law is active."""
         return self.coordinator.policies.now
 
-    def admit(self, connection: Connection) -> str:
+    def admit(self, connection: Connection, refused: str = "") -> str:
         """See Host; its broker is known from the first, and one that nobody has is no server of ours."""
         name = connection.server_name
-        if self.brokers.node_named(name) is not None and self.named(name) is None:
+        if not refused and self.brokers.node_named(name) is not None and self.named(name) is None:
             # Not in the handshake: an alert there ends Java's clients for good, and the broker may just join.
-            self.metrics.tls_failures.labels("unknown_name").inc()
-            return "unknown_name"
-        refused = super().admit(connection)
+            refused = "unknown_name"
+            self.metrics.tls_failures.labels(refused).inc()
+        refused = super().admit(connection, refused)
         if not refused:
             self.concurrency.came(connection)
         return refused

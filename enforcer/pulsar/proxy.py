@@ -4,6 +4,7 @@ import itertools
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
+from pathlib import Path
 from typing import Final
 
 from enforcer.core.control import ControlPlane
@@ -40,10 +41,12 @@ class PulsarProxyConfig(ProxyConfig):
     Attributes:
         pulsar: brokers for clients that name none, in turn.
         own_settings: what only this one has.
+        sign: see Targets.
     """
 
     pulsar: tuple[Address, ...]
     own_settings: PulsarSettings = field(default_factory=PulsarSettings)
+    sign: Path | None = None
 
 
 class BrokersBehind:
@@ -83,8 +86,9 @@ class PulsarProxy(Host[Connection]):
         )  # fmt: skip
         self.enforcement = enforcement = Enforcement(control)
         self.targets = Targets(
-            config.pulsar, pulsar.targets, TARGETS_MAX, secure=pulsar.upstream_tls is not None
-        )
+            config.pulsar, pulsar.targets, TARGETS_MAX,
+            secure=pulsar.upstream_tls is not None, sign=config.sign,
+        )  # fmt: skip
         coordinator, blocks = enforcement.of(MutationQuotas).coordinator, enforcement.of(Blocks)
         brokers_ms = enforcement.context.brokers_ms
         publish = PublishContext(enforcement.meter, self.settings, self.pulsar, self.metrics, blocks)

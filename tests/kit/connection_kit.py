@@ -233,9 +233,9 @@ class Rig:
         """No name stands for a broker (context.Context)."""
         return None
 
-    def admit(self, connection: Any) -> str:
-        """Everybody comes in (context.Context)."""
-        return ""
+    def admit(self, connection: Any, refused: str = "") -> str:
+        """Everybody comes in who may (context.Context)."""
+        return refused
 
     def forget(self, connection: Any) -> None:
         """Note that all is over (context.Context)."""

@@ -142,7 +142,7 @@ class PulsarRig:
         """Nobody has a certificate."""
         return Visitor(name=SERVER_NAME)
 
-    def admit(self, _connection: Any) -> str:
+    def admit(self, _connection: Any, _refused: str = "") -> str:
         """Unless the test says no."""
         return "too_many_connections" if self.full else ""
 

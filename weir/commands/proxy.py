@@ -78,7 +78,9 @@ def run(args: argparse.Namespace) -> int:
     if pulsar:
         from enforcer.pulsar.proxy import PulsarProxy, PulsarProxyConfig
 
-        config = PulsarProxyConfig(pulsar=pulsar, own_settings=_pulsar_settings(args), **common)
+        # Workers have a folder together, for their ready files.
+        sign = args.ready_file.with_name("through") if args.worker and args.ready_file else None
+        config = PulsarProxyConfig(pulsar=pulsar, own_settings=_pulsar_settings(args), sign=sign, **common)
         run_proxy(lambda: PulsarProxy(config), args.ready_file)
     else:
         from enforcer.host.server import ProxyConfig

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from math import ceil
 from typing import Final, Protocol
 
+from enforcer.core import bounds
 from enforcer.core.settings import ProxySettings
 from enforcer.kafka.part import NO_KEYS, Behind, Concern, Link, Part, Request, Slot
 from enforcer.kafka.produce import answer, asked_in
@@ -27,7 +28,7 @@ INFLIGHT_THROTTLE_MS: Final = 100
 
 _FAILED_MAX: Final = 100
 """So many fail at once; then others have their turn, and it is looked how many answers wait."""
-_HEAD: Final = struct.Struct(">4xhh")
+_HEAD: Final = struct.Struct(">ihh")  # length, key, version
 _NS_PER_MS: Final = 1_000_000
 _NO_SLOT: Final = REQUEST_TIMED_OUT, "No slot under the concurrency limit of this broker; try again."
 
@@ -107,14 +108,14 @@ class SlotsPart(Part):
             limiter: of `due`.
 
         Raises:
-            BadFrame: one that must fail cannot be read, or is longer than may be kept.
+            BadFrame: one that must fail cannot be read.
         """
         self._waits = False
         for _ in range(_FAILED_MAX):
             if requests.left_bytes < _HEAD.size:
                 # Not even its head is here.
                 return True
-            key, version = _HEAD.unpack_from(requests.data, requests.pos)
+            length, key, version = _HEAD.unpack_from(requests.data, requests.pos)
             if _passes(limiter, key, version):
                 self.room = 1
                 return True
@@ -126,7 +127,7 @@ class SlotsPart(Part):
                 self._waits = True
                 self._link.pacer.pause(ceil((self._wait_ns - waited_ns) / _NS_PER_MS))
                 return False
-            if not self._fails(key, requests, limiter):
+            if not self._fails(length, key, requests, limiter):
                 return False
         self._link.pacer.pause(0.0)
         return False
@@ -178,14 +179,14 @@ class SlotsPart(Part):
         self.step_aside()
         self.forget()
 
-    def _fails(self, key: int, requests: Behind, limiter: Limiter) -> bool:
+    def _fails(self, length: int, key: int, requests: Behind, limiter: Limiter) -> bool:
         """Fail the request at the head; whether the next one may be looked at.
 
-        Produce is told to try again. Of all others nobody knows what a client makes of an error, so the
-        connection ends, and the client comes back after its own backoff.
+        Produce that may be kept until it is whole is told to try again. Of all others nobody knows what a
+        client makes of an error, so the connection ends, and the client comes back after its own backoff.
         """
         link, frame = self._link, None
-        if key == PRODUCE:
+        if key == PRODUCE and length <= bounds.GATHERED_BYTES:
             requests.gather()
             frame = requests.next()
             if frame is None:

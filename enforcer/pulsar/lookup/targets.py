@@ -1,7 +1,9 @@
 """Which brokers clients may be connected to: nobody can reach anything else through the proxy."""
 
+import contextlib
 import re
 from collections.abc import Iterable, Sequence
+from pathlib import Path
 from typing import Final
 
 from cachetools import LRUCache
@@ -29,19 +31,22 @@ class Targets:
             it stands for more of these.
         known_max: bound on those that brokers have named; what was named longest ago goes first.
         secure: brokers are spoken to by TLS.
+        sign: there while the newest answer to any worker of this proxy named brokers that are reached by way
+            of those of --pulsar, for one that has had none; None: it is alone.
     """
 
     def __init__(
-        self, bootstrap: Iterable[Address], patterns: Sequence[str], known_max: int, *, secure: bool = False
-    ) -> None:
-        self.secure = secure
+        self, bootstrap: Iterable[Address], patterns: Sequence[str], known_max: int, *, secure: bool = False,
+        sign: Path | None = None,
+    ) -> None:  # fmt: skip
+        self.secure, self._sign = secure, sign
         self._scheme = SECURE if secure else PLAIN
         self._bootstrap = {(host.lower(), port) for host, port in bootstrap}
         # Of IPv6 a target has no brackets.
         bare = (re.sub(r"[\[\]]", "", pattern.lower()) for pattern in patterns)
         self._patterns = [re.compile(_expression(pattern)) for pattern in bare]
         self._known: LRUCache[Address, None] = LRUCache(known_max)
-        self._through = False
+        self._through: bool | None = None
 
     def __len__(self) -> int:
         return len(self._known)
@@ -63,12 +68,24 @@ class Targets:
             self._known[found] = None
             if by is None or (by[0].lower(), by[1]) in self._bootstrap:
                 # A Pulsar that stands alone says so of itself.
-                self._through = through and found not in self._bootstrap
+                through = through and found not in self._bootstrap
+                if through is not self._through and self._sign is not None:
+                    # Without it the others hear it of their own lookups.
+                    with contextlib.suppress(OSError):
+                        if through:
+                            self._sign.touch()
+                        else:
+                            self._sign.unlink()
+                self._through = through
         return found
 
     def through(self, target: Address) -> bool:
         """Whether it is reached by way of those of --pulsar, as the newest answer said."""
-        return self._through and target not in self._bootstrap
+        if target in self._bootstrap:
+            return False
+        if self._through is None:
+            return self._sign is not None and self._sign.exists()
+        return self._through
 
     def allows(self, target: Address) -> bool:
         """Whether a client may be connected to it."""

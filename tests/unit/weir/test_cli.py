@@ -183,6 +183,17 @@ def test_brokers_of_a_list_may_stand_apart() -> None:
     assert found == (("a", 9092), ("b", 9093), ("::1", 9094))
 
 
+def test_workers_before_pulsar_share_what_one_was_told(tmp_path: Path, monkeypatch: Any) -> None:
+    """Beside their ready files; a proxy alone has nobody to ask."""
+    monkeypatch.setattr("weir.proxy_process.run_proxy", lambda make, _ready_file: make())
+    signs = []
+    monkeypatch.setattr("enforcer.pulsar.proxy.PulsarProxy", lambda config: signs.append(config.sign))
+    words = ["proxy", "--kafka", "k:1", "--pulsar", "p:2", "--ready-file", str(tmp_path / "worker 1.json")]
+    for more in ([], ["--worker"]):
+        assert cli.main([*words, *more]) == 0
+    assert signs == [None, tmp_path / "through"]
+
+
 def test_an_empty_word_leaves_the_checkpoint_where_the_settings_have_it() -> None:
     """`weir job --checkpoint "$STATE"` without that variable kept it in `/`, which a container forgets."""
     words = ["job", "--checkpoint", "", "--master", ""]

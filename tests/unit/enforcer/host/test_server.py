@@ -172,6 +172,19 @@ async def test_who_does_not_log_in_is_dropped(login_timeout_s: int) -> None:
     assert alice.said == shown.said == ["check"] * 2
 
 
+async def test_who_is_sent_away_has_a_place_until_it_is_gone() -> None:
+    """Its end may take seconds: names that no broker has held descriptors beyond all bounds."""
+    host, clients = BareHost(connections_max=2, connections_per_user=1), [Client() for _ in range(4)]
+    host._listener.close()
+    clients[0].user = clients[1].user = "alice"
+    assert [host.admit(client) for client in clients[:2]] == ["", "connections_per_user"]
+    assert host._free() == 0 and host.admit(clients[2]) == "too_many_connections"
+    host.forget(clients[1])
+    assert host.admit(clients[3], "unknown_user") == "unknown_user" and host._free() == 0
+    host.forget(clients[3])
+    assert host._free() == 1 and host.connections == {clients[0]}
+
+
 async def test_a_user_has_so_many_connections() -> None:
     """A login again by the same is none more; ANONYMOUS has no bound, and who is gone makes room."""
     host, clients = IdleHost(connections_per_user=2), [Client() for _ in range(6)]

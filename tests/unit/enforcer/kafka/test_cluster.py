@@ -145,6 +145,9 @@ def test_who_asks_for_a_broker_that_nobody_knows_is_sent_away_until_somebody_doe
             proxy.brokers.address(7, OUTSIDE, 19007)
         failures = "weir_proxy_tls_failures_total"
         assert sample_of(proxy.metrics.registry, failures, {"reason": "unknown_name"}) == 1
+        # Until it has ended it counts; it was not let in.
+        counted = [f"weir_proxy_{name}" for name in ("connections", "accepted_connections_total")]
+        assert [sample_of(proxy.metrics.registry, name, {}) for name in counted] == [4, 3]
         return refused
 
     names = "broker-7.kafka.test", "broker-7.kafka.test", "kafka.test", ""

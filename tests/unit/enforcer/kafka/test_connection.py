@@ -4,7 +4,7 @@ import struct
 from collections.abc import Callable
 
 import pytest
-from connection_kit import API_VERSIONS, METADATA, PRODUCE, Rig, framed, frames_of, header, opaque
+from connection_kit import API_VERSIONS, METADATA, Rig, framed, frames_of, header, opaque
 from kafka.protocol.producer import ProduceResponse
 from kafka_kit import build, request, response
 from meter_kit import TOPIC, alone
@@ -12,7 +12,7 @@ from traffic_kit import batch, produce
 from wire_client import create_request
 
 from enforcer.core import bounds
-from enforcer.host.budget import Seat
+from enforcer.host.doors.certificates import Visitor
 from enforcer.host.turns import TURN_S
 from enforcer.wire.kafka.codec import response_layout
 from enforcer.wire.kafka.frames import CREATE_TOPICS, response_body_offset
@@ -20,7 +20,7 @@ from streaming.policy.policy_set import PolicySet
 
 REFUSED = framed(header(API_VERSIONS, 99, 2) + b"\0")
 """A request that the proxy reads and answers by itself."""
-LARGE, OURS = 40 << 20, "weir.policies"
+OURS = "weir.policies"
 
 
 @pytest.fixture
@@ -65,6 +65,15 @@ def test_unanswered_requests_are_bounded(monkeypatch: pytest.MonkeyPatch) -> Non
     assert len(rig.upstream.sent) == 5 and not rig.client.reading
     rig.answer([struct.pack(">i", number) for number in range(2, 5)])
     assert rig.client.reading and rig.client.answered() == [0, 1, 2, 3, 4]
+
+
+def test_who_is_refused_by_its_certificate_counts_until_it_is_gone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The host hears of it, and that it may not stay; then that it is over."""
+    monkeypatch.setattr(Rig, "visitor", lambda *_: Visitor(refused="unknown_user"))
+    rig = Rig()
+    assert rig.client.closed and rig.closed("unknown_user") == 1 and not rig.over
+    rig.lose_client()
+    assert rig.over
 
 
 def test_requests_kept_are_bounded_in_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -283,90 +292,6 @@ def test_an_answer_of_ours_says_what_was_taken_out() -> None:
     topics = response_layout(CREATE_TOPICS, 7).read(answer, offset)["Topics"]
     codes = {topic["Name"].decode(): topic["ErrorCode"] for topic in topics}
     assert codes == {"a": 44, "b": 44, OURS: 29} and rig.upstream.sent == []
-
-
-def waiting_rig(monkeypatch: pytest.MonkeyPatch) -> tuple[Rig, Seat]:
-    """A client whose large request waits for its place, and who has it."""
-    monkeypatch.setattr(bounds, "PARTIAL_FRAME_TIMEOUT_MS", 1_200)
-    rig = Rig()
-    rig.meter.set_policies(PolicySet({"quotas[user=ANONYMOUS]": {"producer_byte_rate": 10**9}}))
-    holder = Seat(rig.budget, lambda: None)
-    assert holder.fits(LARGE)
-    rig.desk.now_ms = 1_000
-    rig.connection.data_received(struct.pack(">i", LARGE) + header(PRODUCE, 9, 1))
-    assert rig.budget.crowded and not rig.client.reading
-    return rig, holder
-
-
-def test_who_may_not_read_lets_the_next_one_in(monkeypatch: pytest.MonkeyPatch) -> None:
-    """First in line for a place, but it takes no answers: it stands behind the others until it does."""
-    rig, holder = waiting_rig(monkeypatch)
-    other = Seat(rig.budget, lambda: other.fits(LARGE))  # type: ignore[arg-type]
-    assert not other.fits(LARGE)
-    rig.connection.pause_writing()
-    holder.leave()
-    assert other.held == LARGE
-    rig.connection.resume_writing()
-    assert rig.budget.crowded and not rig.client.reading
-    other.leave()
-    assert rig.client.reading and not rig.budget.crowded
-
-
-def test_who_waited_for_a_place_has_all_of_the_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    """For what is left of the request, counted from when it may be read."""
-    rig, holder = waiting_rig(monkeypatch)
-    rig.desk.now_ms = 2_100
-    holder.leave()
-    assert rig.client.reading
-    rig.connection.check(3_300)
-    assert not rig.client.closed
-    rig.connection.check(3_301)
-    assert rig.client.closed and rig.closed("slow_sender") == 1
-
-
-@pytest.mark.parametrize("whole", [False, True])
-def test_who_reads_nothing_keeps_no_place_for_long(monkeypatch: pytest.MonkeyPatch, whole: bool) -> None:
-    """Begun, or whole and still on its way to a broker that waits for the client: others have their turn."""
-    rig, holder = waiting_rig(monkeypatch)
-    holder.leave()
-    other = Seat(rig.budget, lambda: other.fits(LARGE))  # type: ignore[arg-type]
-    assert rig.client.reading and not other.fits(LARGE)
-    if whole:
-        rig.upstream.full, rig.upstream.writable = True, False
-        rig.connection.upstream_changed()
-        rig.connection.check(1_000)
-    rig.connection.pause_writing()
-    for now_ms, ended in ((2_000, False), (2_100, False), (2_101, True)):
-        rig.connection.check(now_ms)
-        assert rig.client.closed is ended and bool(other.held) is ended
-    assert rig.closed("slow_sender") == 1
-
-
-def test_who_gave_its_place_back_is_not_late(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It read no answers and goes on; then a mute keeps us from reading it for longer than it may take."""
-    rig, holder = waiting_rig(monkeypatch)
-    holder.leave()
-    rig.connection.pause_writing()
-    rig.connection.check(1_000)
-    rig.connection._seat.leave()
-    rig.connection.check(3_600_000)
-    assert rig.connection._partial_since is None and not rig.client.closed
-
-
-def test_what_has_left_keeps_no_place(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A large request has gone to its broker; its client, which reads no answers, may stay as it is."""
-    rig, holder = waiting_rig(monkeypatch)
-    holder.leave()
-    assert rig.connection._seat.held
-    rig.upstream.full = True
-    rig.connection.upstream_changed()
-    rig.connection._requests.data, rig.connection._requests.need = b"", 0
-    rig.connection.pause_writing()
-    assert rig.connection._seat.held
-    rig.upstream.full = False
-    rig.connection.upstream_changed()
-    rig.connection.check(3_600_000)
-    assert not rig.connection._seat.held and not rig.client.closed
 
 
 def reads_nothing(rig: Rig) -> None:

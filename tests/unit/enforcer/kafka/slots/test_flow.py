@@ -12,6 +12,7 @@ from kafka_kit import decode, request
 from traffic_kit import batch, fetch_request, fetch_response, produce
 from wire_client import create_request, errors
 
+from enforcer.core import bounds
 from enforcer.laws.concurrency.limiter import Limiter
 from streaming.policy.policy_set import PolicySet
 
@@ -185,6 +186,20 @@ def test_all_else_that_waited_too_long_ends_its_connection() -> None:
         assert two.b.client.closed
         assert two.b.closed("no_slot") == 1
         assert (two.limiter.waiting, two.limiter.dropped) == (0, 1)
+
+
+def test_a_produce_that_is_longer_than_may_be_kept_fails_as_what_has_no_answer(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Nothing is wrong with it: with a slot it passes. It counted as a bad frame, and as no refusal."""
+    monkeypatch.setattr(bounds, "GATHERED_BYTES", 40_000)
+    two = Two(limit=1, inflight_wait_ms=50, a=opaque(1), b=LARGE[:20_000])
+    two.times.pass_ms(50)
+    two.run_timers()
+    assert two.b.client.closed and two.b.closed("no_slot") == 1
+    assert (two.limiter.waiting, two.limiter.dropped) == (0, 1)
+    free = Two(limit=1, b=LARGE)
+    assert free.b.upstream.data == LARGE
 
 
 def test_who_finds_the_line_full_fails_at_once() -> None:

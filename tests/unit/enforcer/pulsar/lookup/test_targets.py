@@ -1,5 +1,7 @@
 """Brokers that clients may be connected to."""
 
+from pathlib import Path
+
 from each_kit import each
 
 from enforcer.pulsar.lookup.targets import Targets, parse_target
@@ -54,6 +56,22 @@ def test_nobody_can_have_a_name_that_a_pattern_means(pattern: str, inside: str, 
     targets = Targets([], [pattern], 2)
     assert targets.allows((inside, 6650))
     assert outside is None or not targets.allows((outside, 6650))
+
+
+def test_a_worker_that_has_seen_no_lookup_goes_by_what_another_one_was_told(tmp_path: Path) -> None:
+    """It connected to brokers itself that only a proxy of Pulsar's reaches; its own news count more."""
+    first, second = (Targets([("p", 6650)], ["*"], 9, sign=tmp_path / "through") for _ in range(2))
+    broker = ("b-2", 6650)
+    assert not second.through(broker)
+    for through in (False, True, False, True):
+        first.learn("pulsar://b-2:6650", through=through)
+        assert first.through(broker) is second.through(broker) is through and not second.through(("p", 6650))
+    second.learn("pulsar://b-2:6650")
+    assert first.through(broker) and not second.through(broker)
+    # With its folder gone each goes by its own.
+    lost = Targets([], [], 9, sign=tmp_path / "gone" / "through")
+    lost.learn("pulsar://b-2:6650", through=True)
+    assert lost.through(broker) and not Targets([], [], 9).through(broker)
 
 
 def test_what_was_named_longest_ago_goes_first() -> None:
