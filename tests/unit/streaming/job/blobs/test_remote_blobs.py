@@ -1,5 +1,6 @@
 """Segments that are far away, here in a folder of this machine, and their cache."""
 
+import errno
 import fcntl
 import os
 import pickle
@@ -181,6 +182,23 @@ def test_a_held_lock_or_a_foreign_folder(stores: RemoteBlobStore, monkeypatch: p
     folder.chmod(0o777)
     with pytest.raises(StateError, match=r"job\.segment_cache_dir"):
         blobs.put(packed(rows_of(2)))
+
+
+def test_a_full_disk_costs_the_cache_and_not_the_job(
+    stores: RemoteBlobStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Others may have filled it, and nobody be there: the segment lies far away all the same."""
+    blobs = stores.of("mutation", 0)
+
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with monkeypatch.context() as filled:
+        filled.setattr(caches.os, "replace", full)
+        name = blobs.put(packed(rows_of(1)))
+        assert [blobs.get(name).equals(rows_of(1)) for _ in range(2)] == [True] * 2 and not cached(stores)
+    blobs.get(name)
+    assert cached(stores) == {name} and not list(stores.cache.folder.glob("*.part"))
 
 
 def test_paths_are_those_of_spark() -> None:
