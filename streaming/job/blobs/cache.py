@@ -57,10 +57,10 @@ class SegmentCache:
         path = self._path(name)
         rows = MAPPED.get(str(path))
         try:
-            # The newest are those that were used last, by any worker.
-            os.utime(path)
             if rows is None:
                 rows = mapped(str(path))
+            # The newest are those that were used last, by any worker. Not before: CHECKED knows the time.
+            os.utime(path)
         except FileNotFoundError:
             # Deleted for others: whoever has it mapped lets go of it, so that the disk gets its room back.
             MAPPED.pop(str(path), None)

@@ -15,7 +15,7 @@ import pytest
 
 from streaming.contract.errors import StateError, WeirError
 from streaming.job.blobs import cache as caches
-from streaming.job.blobs import object_store
+from streaming.job.blobs import local, object_store
 from streaming.job.blobs import webhdfs as webhdfs_module
 from streaming.job.blobs.cache import SegmentCache
 from streaming.job.blobs.places import object_store as object_store_of
@@ -102,6 +102,16 @@ def test_a_cache_has_its_bound(stores: RemoteBlobStore) -> None:
     large = blobs.put(packed(rows_of(0, 6000)))
     assert large not in cached(stores) and blobs.get(large).equals(rows_of(0, 6000))
     assert [blobs.get(name).equals(rows_of(number)) for number, name in enumerate(names)] == [True] * 9
+
+
+def test_what_was_just_written_is_not_digested_again(
+    stores: RemoteBlobStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The large part of a body, of a megabyte and more, is written in one batch and read in the next."""
+    blobs, read = stores.of("mutation", 0), list[object]()
+    name = blobs.put(packed(rows_of(1)))
+    monkeypatch.setattr(local, "digest", read.append)
+    assert blobs.get(name, remember=False).equals(rows_of(1)) and not read
 
 
 def test_a_damaged_file_of_the_cache_is_fetched_again(stores: RemoteBlobStore) -> None:
