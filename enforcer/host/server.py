@@ -272,7 +272,8 @@ class Host(ABC, Generic[C]):
             connection.drain()
         if self.connections:
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._empty.wait(), self.settings.stop_timeout_ms / 1000)
+                async with asyncio.timeout(self.settings.stop_timeout_ms / 1000):
+                    await self._empty.wait()
         for connection in list(self.connections):
             connection.drop("stop")
         # What was spawned in this very turn begins first: cancelled before, it would not close what it has.

@@ -183,13 +183,15 @@ def _advance(
     intake = read.intakes[law.name]
     newest = max(int(notes.get("newest", b"-1")), read.newest, intake.newest)
     swept = int(notes.get("swept", b"-1"))
+    # Ticks stand on another topic than requests, which may be read hours behind them.
+    reached = newest if intake.newest == NEVER else intake.newest
     present = _present(law, records, context, known, read)
     batch = batch_of(intake, timeline, context, present.now, end=context.replay)
     decided = None if batch is None else table.fold(batch)
-    if not context.replay and newest - swept >= SWEEP_MS:
-        table.sweep(timeline, newest - LATENESS_MS)
-        timeline.forget_before(table.policies_from(newest - LATENESS_MS))
-        swept = newest
+    if not context.replay and reached - swept >= SWEEP_MS:
+        table.sweep(timeline, reached - LATENESS_MS)
+        timeline.forget_before(table.policies_from(reached - LATENESS_MS))
+        swept = reached
     if decided is not None:
         said = present.in_time(decided)
         outputs.add(said)

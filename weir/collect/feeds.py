@@ -68,7 +68,8 @@ class _Feed(Generic[T]):
         """
         self.begin()
         try:
-            await asyncio.wait_for(self._tail.caught_up.wait(), START_S)
+            async with asyncio.timeout(START_S):
+                await self._tail.caught_up.wait()
         except TimeoutError as error:
             raise WeirError(f"{self._topic} could not be read to its end within {START_S:.0f} s") from error
 

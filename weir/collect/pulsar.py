@@ -184,7 +184,8 @@ class _Usage:
                                took_s + left_s)  # fmt: skip
                 self._next_behind_s = time.monotonic() + PROGRESS_S
         try:
-            await asyncio.wait_for(self._stop.wait(), max(0.0, left_s))
+            async with asyncio.timeout(left_s):
+                await self._stop.wait()
         except TimeoutError:
             return
 

@@ -82,7 +82,8 @@ class MembershipFeed:
         # One of our name that was killed says nothing more; else it will within this time.
         left_ms = self._membership.alive.predecessor_ms(self._brokers.now_ms())
         with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(self._taken.wait(), left_ms / 1000)
+            async with asyncio.timeout(left_ms / 1000):
+                await self._taken.wait()
 
     def check_name(self) -> None:
         """Make sure that our name is ours.

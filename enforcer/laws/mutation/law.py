@@ -153,7 +153,8 @@ class MutationQuotas(EnforcerLaw):
         quota = self.coordinator.quota(asked.user, asked.client_id)
         sent = self.coordinator.ask(asked, quota, lambda decision: decided.set() if decision else None)
         with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(decided.wait(), _PROBE_S)
+            async with asyncio.timeout(_PROBE_S):
+                await decided.wait()
             return True
         if sent:
             # A job that is only starting answers later; keep the question, within the bound.

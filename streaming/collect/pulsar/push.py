@@ -13,6 +13,7 @@ import logging
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
+from itertools import islice
 from typing import Final
 
 from streaming.collect.pulsar.limits import Kind, LimiterRate, Rates, Slot, body_of, is_real_change, rates_in
@@ -28,6 +29,8 @@ CHANGE: Final = 0.05
 """Least relative change; less is noise of the counters."""
 PUSHES_MAX: Final = 200
 """Of one round; the others come in the next ones."""
+LOOKS_MAX: Final = 10
+"""Of a round, at limits of ours that may be gone."""
 LOOK_AGAIN_MS: Final = 60_000
 """After this time it is looked again whether a limit is still somebody else's, or its target still gone."""
 
@@ -76,10 +79,19 @@ class Pusher:
     async def recognize(self) -> None:
         """Find our limits again, once: those that are as a note says, or as it says that they were before.
 
+        Afterwards look which are gone, some at a time: with a topic that is deleted its limits are.
+
         Raises:
             RestError: Pulsar does not tell; the next round asks again.
         """
         if self._known:
+            # What was pushed just now some brokers may not know yet.
+            some = islice((slot for slot in self.pushed if slot not in self._last_ms), LOOKS_MAX)
+            for slot, there in (await self.look(some)).items():
+                rates = self.pushed.pop(slot)
+                if there is not None and not (isinstance(there, RestError) and there.absent):
+                    # As the last one, so that all have their turn.
+                    self.pushed[slot] = rates
             return
         noted = await self._notes.read()
         found = await self.look(noted)

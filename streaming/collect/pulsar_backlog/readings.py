@@ -8,7 +8,6 @@ import re
 from bisect import bisect_left
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from datetime import datetime
 from itertools import pairwise
 from typing import Any, Final
 from urllib.parse import unquote_plus
@@ -16,6 +15,7 @@ from urllib.parse import unquote_plus
 from streaming.contract.backlog.actions import Position
 from streaming.contract.errors import BadEvent
 from streaming.contract.fields import TS_MAX_MS, Fields, integer, shown, text
+from streaming.contract.times import instant_ms
 
 INTERNAL: Final = ("__", "pulsar.dedup", "pulsar.repl")
 """Cursors of the broker's own begin so: they are not evicted, and nobody is for their sake."""
@@ -148,17 +148,18 @@ def earliest(stats: Any, subscription: str) -> int | None:
 
 
 def when(said: Any) -> int | None:
-    """A time as the admin API writes it, ms since the epoch; None: it is none.
+    """A time as the admin API writes it, ms since the epoch; None: it is none, or names no zone.
 
     >>> when("1970-01-01T00:00:01.5Z"), when("1970-01-01T01:00:01+01:00"), when("soon"), when(None)
     (1500, 1000, None, None)
+    >>> when("1970-01-02T00:00:00"), when("1969-12-31T00:00:00Z")
+    (None, None)
     """
     try:
-        at_s = datetime.fromisoformat(said).timestamp()
-    except (ValueError, TypeError, OverflowError):
+        at = instant_ms(said)
+    except (ValueError, TypeError):
         return None
-    # The last places that a double cannot hold must not take a millisecond away.
-    return round(at_s * 1000) if 0 <= at_s <= TS_MAX_MS / 1000 else None
+    return at if 0 <= at <= TS_MAX_MS else None
 
 
 def position_of(said: str) -> Position:

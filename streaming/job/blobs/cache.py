@@ -4,6 +4,7 @@ All workers of a machine share the folder. Names are digests of the content, so 
 what is lost or damaged is fetched again. Nothing in it has to last.
 """
 
+import errno
 import fcntl
 import os
 import tempfile
@@ -21,6 +22,7 @@ from streaming.job.blobs.local import CHECKED, MAPPED, SUFFIX, let_go, mapped, v
 
 _PART: Final = ".part"
 _LOCK: Final = ".lock"
+_FULL: Final = (errno.ENOSPC, errno.EDQUOT)
 _LOCK_LIMIT_S: Final = 2.0
 _POLL_S: Final = 0.01
 
@@ -55,10 +57,10 @@ class SegmentCache:
         path = self._path(name)
         rows = MAPPED.get(str(path))
         try:
-            # The newest are those that were used last, by any worker.
-            os.utime(path)
             if rows is None:
                 rows = mapped(str(path))
+            # The newest are those that were used last, by any worker. Not before: CHECKED knows the time.
+            os.utime(path)
         except FileNotFoundError:
             # Deleted for others: whoever has it mapped lets go of it, so that the disk gets its room back.
             MAPPED.pop(str(path), None)
@@ -72,7 +74,7 @@ class SegmentCache:
         return rows
 
     def keep(self, name: str, content: bytes | pa.Buffer) -> None:
-        """Have this content here, if there is room for it at all and nobody holds the lock too long.
+        """Have this content here, if there is room for it and nobody holds the lock too long.
 
         Raises:
             StateError: the folder cannot be used.
@@ -90,7 +92,9 @@ class SegmentCache:
                     os.replace(hidden, path)
                     CHECKED[str(path)] = version(path)
         except OSError as error:
-            raise self._unusable(error) from error
+            # A disk that others have filled must not end the job: nothing here has to last.
+            if error.errno not in _FULL:
+                raise self._unusable(error) from error
 
     def _path(self, name: str) -> Path:
         return (self.folder or default_folder()) / f"{name}{SUFFIX}"
@@ -133,8 +137,8 @@ class SegmentCache:
     def _unusable(self, error: OSError) -> StateError:
         folder = self.folder or default_folder()
         return StateError(
-            f"the cache of segments in {folder} cannot be used: {error}; make room or name another folder "
-            "(job.segment_cache_dir, job.segment_cache_mb), then start the job again"
+            f"the cache of segments in {folder} cannot be used: {error}; mend that or name another folder "
+            "(job.segment_cache_dir), then start the job again"
         )
 
 

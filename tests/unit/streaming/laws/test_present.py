@@ -154,3 +154,15 @@ def test_what_answers_an_event_is_always_said() -> None:
     old = T0, {"type": "dispatch_usage", "id": "d", "entries": 2, "backlog": True, **delivery}
     assert [one["id"] for one in Live("dispatch").at(T0 + DAY, old)] == ["d"]
     assert late(Live("mutation").at(T0 + DAY, (T0, question("q")))) == [True]
+
+
+def test_ticks_that_are_hours_ahead_of_the_requests_end_no_debt_and_no_policy() -> None:
+    """They stand on another topic, and a job that catches up reads that to its end first."""
+    live, now = Live("mutation"), T0 + DAY
+    raised = {"type": "policy", "path": "quotas[user=alice]", "value": quota(1, 500)}
+    live.at(now, (T0, request("a", 0, 100, subject="user=alice")), (now - 10 * MINUTE, raised))
+    for n in range(1, 4):
+        old = request(f"b{n}", n * MINUTE, 1, user="bob", subject="user=bob")
+        assert live.at(now, (T0 + n * MINUTE, old), (now + n * MINUTE, tick()))
+    (decided,) = live.at(now, (T0 + 1000, request("c", 1000, 1, subject="user=alice")))
+    assert (decided["outcome"], decided["tokens"], decided["policy_version"]) == ("reject", -94.0, 1)

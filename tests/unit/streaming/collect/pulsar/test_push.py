@@ -97,6 +97,23 @@ def test_rounds_have_a_bound(pusher: Pusher, monkeypatch: pytest.MonkeyPatch) ->
     assert pusher._metrics.waiting_pushes._value.get() == 0
 
 
+def test_what_is_gone_with_its_topic_is_set_again(
+    fake: FakePulsar, pusher: Pusher, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A topic that was deleted and made again was not limited until the collector was started anew."""
+    monkeypatch.setattr(push, "LOOKS_MAX", 1)
+    wanted = {TOPIC: 100.0, OTHER: 5.0}
+    step(pusher, wanted, 0, exact=True)
+    fake.set.pop(TOPIC.path)
+    fake.absent = (TOPIC.path,)
+    found = [step(pusher, wanted, PUSH_APART_MS * n, exact=True) for n in (1, 2, 3)]
+    assert {TOPIC: Result.GONE} in found and TOPIC not in pusher.pushed
+    fake.absent = ()
+    found = [step(pusher, wanted, LOOK_AGAIN_MS + PUSH_APART_MS * n, exact=True) for n in (4, 5, 6)]
+    assert found == [{TOPIC: Result.SET}, {}, {}]
+    assert held(fake, TOPIC) == body_of(Kind.PUBLISH, Rates(100, -1))
+
+
 def test_what_somebody_else_set_is_left_alone(fake: FakePulsar, pusher: Pusher) -> None:
     """Until it is gone; it is looked at again after a minute."""
     fake.hold(TOPIC, Rates(7, -1))

@@ -1,5 +1,6 @@
 """Segments that are far away, here in a folder of this machine, and their cache."""
 
+import errno
 import fcntl
 import os
 import pickle
@@ -14,7 +15,7 @@ import pytest
 
 from streaming.contract.errors import StateError, WeirError
 from streaming.job.blobs import cache as caches
-from streaming.job.blobs import object_store
+from streaming.job.blobs import local, object_store
 from streaming.job.blobs import webhdfs as webhdfs_module
 from streaming.job.blobs.cache import SegmentCache
 from streaming.job.blobs.places import object_store as object_store_of
@@ -103,6 +104,16 @@ def test_a_cache_has_its_bound(stores: RemoteBlobStore) -> None:
     assert [blobs.get(name).equals(rows_of(number)) for number, name in enumerate(names)] == [True] * 9
 
 
+def test_what_was_just_written_is_not_digested_again(
+    stores: RemoteBlobStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The large part of a body, of a megabyte and more, is written in one batch and read in the next."""
+    blobs, read = stores.of("mutation", 0), list[object]()
+    name = blobs.put(packed(rows_of(1)))
+    monkeypatch.setattr(local, "digest", read.append)
+    assert blobs.get(name, remember=False).equals(rows_of(1)) and not read
+
+
 def test_a_damaged_file_of_the_cache_is_fetched_again(stores: RemoteBlobStore) -> None:
     """It is only a copy."""
     blobs = stores.of("mutation", 0)
@@ -181,6 +192,23 @@ def test_a_held_lock_or_a_foreign_folder(stores: RemoteBlobStore, monkeypatch: p
     folder.chmod(0o777)
     with pytest.raises(StateError, match=r"job\.segment_cache_dir"):
         blobs.put(packed(rows_of(2)))
+
+
+def test_a_full_disk_costs_the_cache_and_not_the_job(
+    stores: RemoteBlobStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Others may have filled it, and nobody be there: the segment lies far away all the same."""
+    blobs = stores.of("mutation", 0)
+
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with monkeypatch.context() as filled:
+        filled.setattr(caches.os, "replace", full)
+        name = blobs.put(packed(rows_of(1)))
+        assert [blobs.get(name).equals(rows_of(1)) for _ in range(2)] == [True] * 2 and not cached(stores)
+    blobs.get(name)
+    assert cached(stores) == {name} and not list(stores.cache.folder.glob("*.part"))
 
 
 def test_paths_are_those_of_spark() -> None:
