@@ -19,7 +19,6 @@ import httpx2
 
 from enforcer.http.metrics import HttpMetrics
 from enforcer.http.refusal import HttpRefusal
-from enforcer.http.relay.transport import Transport
 from streaming.contract.topics import address_text
 
 Headers = list[tuple[bytes, bytes]]
@@ -171,8 +170,15 @@ class Upstream:
         self._home, self._metrics = home, metrics
         # The brackets of IPv6 are meant as such.
         self._allowed = [re.sub(r"^\[(?=.*:.*\])", "[[]", pattern.lower()) for pattern in allowed]
+        limits = httpx2.Limits(
+            max_connections=CONNECTIONS_MAX,
+            max_keepalive_connections=CONNECTIONS_MAX,
+            keepalive_expiry=_IDLE_S,
+        )
         # A transport, not a client: clients keep cookies and add headers of their own.
-        self._transport = transport or Transport(tls, CONNECTIONS_MAX, _IDLE_S)
+        self._transport = transport or httpx2.AsyncHTTPTransport(
+            verify=tls or True, limits=limits, trust_env=False
+        )
 
     async def send(self, request: ApiRequest) -> Reply:
         """The answer of the server that answers itself, to a target without the upstream's base.

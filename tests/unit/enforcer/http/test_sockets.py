@@ -14,8 +14,6 @@ from starlette.responses import Response, StreamingResponse
 from starlette.types import Receive, Scope, Send
 from tls_kit import LOOPBACK, Authority, Pair
 
-from enforcer.host.doors.certificates import WatchedContext
-
 PART = b"x" * 65_536
 PARTS = 800
 """50 MiB together."""
@@ -49,12 +47,6 @@ class Upstream:
             await asyncio.sleep(0)
             self.given += 1
             yield PART
-
-
-@pytest.fixture(scope="module")
-def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
-    """Whom the proxy trusts."""
-    return Authority(tmp_path_factory.mktemp("own"))
 
 
 @asynccontextmanager
@@ -120,31 +112,6 @@ async def test_an_answer_that_is_late(monkeypatch: pytest.MonkeyPatch) -> None:
         for path, status in ((b"/late", b"504"), (b"/x", b"200")):
             answer = await ask(port, b"GET " + path + b" HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n")
             assert answer.startswith(b"HTTP/1.1 " + status)
-
-
-@pytest.mark.parametrize("secure", [False, True])
-@pytest.mark.parametrize("size", [4 << 20, 8 << 20], ids=["kept", "streamed"])
-async def test_an_upstream_that_answers_before_the_body_ends(
-    authority: Authority, size: int, secure: bool
-) -> None:
-    """And closes at once, as one that does not know the client: its answer passes, though a write failed."""
-
-    async def refuse(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        await reader.readuntil(b"\r\n\r\n")
-        writer.write(b"HTTP/1.1 401 No\r\nContent-Length: 8\r\n\r\nwho, you")
-        writer.close()
-
-    tls = WatchedContext.of_server(authority.door()).now() if secure else None
-    server = await asyncio.start_server(refuse, LOOPBACK, 0, ssl=tls)
-    behind = f"http{'s' * secure}://{LOOPBACK}:{server.sockets[0].getsockname()[1]}"
-    async with server, proxied(behind, upstream_tls={"ca": authority.ca} if secure else None) as port:
-        reader, writer = await asyncio.open_connection(LOOPBACK, port)
-        head = f"POST /x HTTP/1.1\r\nHost: h\r\nContent-Length: {size}\r\n\r\n"
-        for _ in range(5):
-            writer.write(head.encode() + bytes(size))
-            answer = await asyncio.wait_for(reader.readuntil(b"\r\n\r\n"), 10)
-            assert answer.startswith(b"HTTP/1.1 401 ") and await reader.readexactly(8) == b"who, you"
-        writer.close()
 
 
 async def test_an_upstream_by_tls(tmp_path: Path) -> None:
