@@ -90,10 +90,6 @@ class Stretches:
         An end that went back (a leader that had not heard of all) takes what was beyond it away.
         """
         whole = start <= self.start and end >= self.end and size >= self._accounted
-        if self.stretches and self.stretches[-1].closed > now:
-            # The clock was set back, by years maybe: nothing would have an age until then.
-            for one in self.stretches:
-                one.closed = min(one.closed, now)
         self._cut(max(start, self.start), end)
         written_from = max(self.end, start)
         # A leader that had not heard of much may end before what was the beginning.
@@ -102,7 +98,9 @@ class Stretches:
         if entries:
             # Bytes of records beyond the end that was read stay for the next stretch.
             added = float(size - self._accounted) if whole else entries * self._mean_entry(size)
-            self.stretches.append(_Stretch(written_from, self.end, added, now))
+            # The clock may have been set back.
+            last = self.stretches[-1].closed if self.stretches else now
+            self.stretches.append(_Stretch(written_from, self.end, added, max(now, last)))
         if entries or not whole:
             self._accounted = size
         total = self.size

@@ -42,14 +42,6 @@ def test_a_check_closes_what_was_written_since_the_one_before() -> None:
     ]
 
 
-def test_a_clock_that_was_set_back_leaves_nothing_closed_in_the_future() -> None:
-    """It had been years ahead for a check: no stretch had an age after it, the later ones neither."""
-    own = grown(5)
-    for end, now in ((12, 10**12), (20, 2 * CHECK_MS), (20, 3 * CHECK_MS), (30, 4 * CHECK_MS)):
-        own.grow(0, end, end * 10, now=now)
-    assert [one.close_time for one in own.ledgers()] == [*(n * CHECK_MS for n in (1, 2, 2, 4)), None]
-
-
 @pytest.mark.parametrize("slowest", [None, 0, 3, 5, 8, 12])
 @pytest.mark.parametrize("committed", [0, 3, 4, 5, 6, 11, 12, 13, 500])
 def test_the_law_understands_every_position(committed: int, slowest: int | None) -> None:
