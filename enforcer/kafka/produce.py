@@ -10,15 +10,13 @@ from typing import Final, NamedTuple
 from enforcer.wire.kafka import codec
 from enforcer.wire.kafka.codec import asked, layout, spliced, told
 from enforcer.wire.kafka.frames import PRODUCE, Fields, RequestHeader, array_length, is_flexible
-from enforcer.wire.kafka.traffic import PRODUCE_IDS_FROM, PRODUCE_PARTS_MAX
+from enforcer.wire.kafka.traffic import PRODUCE_IDS_FROM
 
 Place = tuple[bytes, int]
 """A partition: its topic's name, or id from version 13 on, and its number."""
 PartitionRefusal = tuple[int, str]
 """What is said of one partition: Kafka's error, and a message for whoever reads the client's log."""
-_ASKED: Final = asked(
-    PRODUCE, "Acks TimeoutMs TopicData(Name|TopicId? PartitionData(Index))", room=PRODUCE_PARTS_MAX, rows=1
-)
+_ASKED: Final = asked(PRODUCE, "Acks TimeoutMs TopicData(Name|TopicId? PartitionData(Index))")
 _PLACES: Final = asked(
     PRODUCE, "at:TopicData of:TopicData TopicData("
     "at Name|TopicId? at:PartitionData of:PartitionData PartitionData(at Index end) end)", rows=1,
@@ -48,7 +46,7 @@ def asked_in(frame: bytes, header: RequestHeader) -> ProduceTopics:
     """Read a Produce request; records are stepped over.
 
     Raises:
-        BadFrame: it ends too early, has too many parts, or a length in it is impossible.
+        BadFrame: it ends too early or a length in it is impossible.
     """
     acks, timeout_ms, topics = _ASKED(frame, header)
     return ProduceTopics(acks, timeout_ms, [(topic, number) for topic, parts in topics for number in parts])

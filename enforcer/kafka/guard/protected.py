@@ -49,7 +49,7 @@ _NAME: Final = re.compile(rb"[a-zA-Z0-9._-]*")
 _LOOKS_MAX: Final = 20_000
 """Places of one message at which it is looked whether a name begins; with more it may have one."""
 _Search = Callable[[bytes | bytearray, int, int], "re.Match[bytes] | None"]
-_NAMED: Final = asked(PRODUCE, "TransactionalId TopicData(Name|TopicId?)", rows=1)
+_NAMED: Final = asked(PRODUCE, "TransactionalId TopicData(Name|TopicId?)")
 _HEAD: Final = asked(PRODUCE, "TransactionalId end:TimeoutMs")
 # Behind the client id of a request without transactional id: that, acks and timeout, from version 3 on.
 PLAIN_TOPICS_AT: Final = 8

@@ -20,7 +20,7 @@ from enforcer.wire.kafka.frames import (
 )
 from enforcer.wire.kafka.traffic import ACKS, PRODUCE_IDS_FROM, Part
 
-_PARTITIONS: Final = told(PRODUCE, "Responses(Name|TopicId? PartitionResponses(Index ErrorCode))", rows=1)
+_PARTITIONS: Final = told(PRODUCE, "Responses(Name|TopicId? PartitionResponses(Index ErrorCode))")
 _TOPICS_AT: Final = told(FETCH, "at:Responses")
 _INDEX_ERROR: Final = struct.Struct(">ih")
 _HEADS_MAX: Final = 4_096

@@ -24,9 +24,8 @@ from enforcer.wire.kafka.frames import (
     skip_tags,
 )
 
-PRODUCE_PARTS_MAX: Final = 30_000
-"""Topics and partitions of one Produce request that are gone through, as many as 1 MiB holds of the smallest
-batches (max.request.size of clients, by default); more would hold up other traffic."""
+PRODUCE_PARTS_MAX: Final = 10_000
+"""Topics and partitions of one Produce request that are gone through; more would hold up other traffic."""
 FETCH_PARTS_MAX: Final = 50_000
 """The same of a Fetch request, whose parts take a fifth of the time."""
 STEP_PARTS: Final = 10_000
@@ -114,7 +113,7 @@ def produced(frame: Frame, header: RequestHeader, parts: list[Part]) -> list[Top
         parts: gets the same per partition, up to PARTS_MAX.
 
     Raises:
-        BadFrame: it ends too early, has too many parts, or a length in it is impossible.
+        BadFrame: it ends too early or a length in it is impossible.
     """
     found = []
     for topic, partitions in _PRODUCED(frame, header):

@@ -6,13 +6,8 @@ from kafka.protocol.producer import ProduceRequest, ProduceResponse
 from kafka_kit import CORRELATION_ID, decode, with_tag
 from traffic_kit import batch, key_of, produce, produce_response
 
-from enforcer.kafka.guard.protected import OwnTopics
 from enforcer.kafka.produce import PartitionRefusal, Place, answer, asked_in, merged, without
-from enforcer.wire.kafka.codec import request_layout
-from enforcer.wire.kafka.frames import PRODUCE, BadFrame
-from enforcer.wire.kafka.outcomes import refused
-from enforcer.wire.kafka.traffic import Part, produced
-from streaming.contract.topics import Topics
+from enforcer.wire.kafka.frames import BadFrame
 
 VERSIONS = range(3, 14)
 TOPICS = {"a": [batch(1), batch(2), batch(3)], "b": [batch(4)]}
@@ -86,26 +81,6 @@ def test_however_many_partitions_are_taken_apart(version: int) -> None:
     assert len(asked_in(without(frame, header, set(places[1:])), header).places) == 1
     whole = answer(header, dict.fromkeys(places, (44, "too much")))
     assert len(errors(version, merged(header, {(places[0][0], 7_000): (44, "")}, whole))) == 10_001
-
-
-@pytest.mark.parametrize("topics", [1, 13_000])
-@pytest.mark.parametrize("version", [3, 9, 13])
-def test_a_mebibyte_of_the_smallest_batches_is_gone_through(version: int, topics: int) -> None:
-    """As clients send by default, of one topic or many: its connection ended, though a broker takes it."""
-    by_id, parts = version >= 13, [{"Index": n, "Records": batch(1, size=1)} for n in range(13_000 // topics)]
-    rows = [
-        {"TopicId" if by_id else "Name": n.to_bytes(16 if by_id else 2), "PartitionData": parts}
-        for n in range(topics)
-    ]
-    body = request_layout(PRODUCE, version).write({"Acks": 1, "TimeoutMs": 9, "TopicData": rows})
-    _, header = produce(version, {})
-    frame = bytes(header.body_offset) + body
-    told: list[Part] = []
-    assert len(frame) > 900_000 and len(asked_in(frame, header).places) == 13_000
-    assert sum(use.records for use in produced(frame, header, told)) == 13_000 and len(told) == 1_000
-    assert not OwnTopics(Topics("weir."), active=True).names_ours(frame, header)
-    answered = answer(header, dict.fromkeys(asked_in(frame, header).places, (7, "")))
-    assert len(refused(answered, version)) == 13_000
 
 
 def test_tags_that_nobody_knows_are_kept() -> None:
