@@ -25,9 +25,10 @@ from enforcer.kafka.pipeline.lane import Lane
 from enforcer.kafka.pipeline.requests import Requests
 from enforcer.kafka.pipeline.responses import Responses
 from enforcer.kafka.pipeline.runs import Runs
+from enforcer.kafka.slots.counted_answers import DELAYED_KEYS
 from enforcer.kafka.slots.part import SlotsPart
 from enforcer.laws.concurrency.limiter import Limiter
-from enforcer.wire.kafka.frames import FETCH, LENGTH_BYTES, PRODUCE, BadFrame
+from enforcer.wire.kafka.frames import FETCH, LENGTH_BYTES, BadFrame
 from streaming.contract.events import ANONYMOUS
 
 # A large request that others wait for, for its place or its slot, has this part of the time.
@@ -314,8 +315,7 @@ class Connection(asyncio.Protocol):
                 or (not self._full and len(self._responses.answers) < bounds.INFLIGHT_MAX)
             )
         )
-        waited = seat.waiting
-        if not may and (waited or (sent and max(requests.need, requests.left_bytes) <= LARGE_BYTES)):
+        if not may and (seat.waiting or (sent and max(requests.need, requests.left_bytes) <= LARGE_BYTES)):
             # Others can use its place now.
             seat.leave()
         small = requests.need <= LARGE_BYTES and not (seat.held or seat.waiting)
@@ -323,7 +323,7 @@ class Connection(asyncio.Protocol):
         if wanted == self._reading:
             return
         self._reading = wanted
-        since = None if wanted and waited else self._partial_since
+        since = None if wanted else self._partial_since
         # While we do not read, an incomplete frame is not the client's fault, unless it waits for a place.
         late = (wanted or seat.waiting) and requests.incomplete
         self._partial_since = (since or self._proxy.now_ms()) if late else None
@@ -380,7 +380,7 @@ class Connection(asyncio.Protocol):
         # whose broker reads no further since it was asked to wait before, as by a Fetch.
         if not self._reading and not self._seat.waiting:
             due, full = self._responses.due, self._upstream is not None and self._upstream.full
-            waits = self._seat.wanted and full and due and due[0].api_key != PRODUCE
+            waits = self._seat.wanted and full and due and due[0].api_key in DELAYED_KEYS
             late = waits or (self._seat.held and self._full)
             self._partial_since = (self._partial_since or now_ms) if late else None
         limit_ms = bounds.PARTIAL_FRAME_TIMEOUT_MS / (_HURRY if self._seat.wanted else 1)

@@ -18,6 +18,7 @@ from streaming.columns.records import NO_ROW, Records
 from streaming.contract.decisions import dead_letter
 from streaming.contract.errors import BadEvent, StateError
 from streaming.contract.events import Event, PolicyChange, Tick
+from streaming.contract.topics import KEPT_MS
 from streaming.laws.law import Batch, Intake, LawSpec, LawState, StepContext
 from streaming.laws.present import Present
 from streaming.laws.refresh import Refresh
@@ -183,8 +184,11 @@ def _advance(
     intake = read.intakes[law.name]
     newest = max(int(notes.get("newest", b"-1")), read.newest, intake.newest)
     swept = int(notes.get("swept", b"-1"))
-    # Ticks stand on another topic than requests, which may be read hours behind them.
-    reached = newest if intake.newest == NEVER else intake.newest
+    # Ticks stand on another topic than requests, which may be read hours behind them: ticks alone are
+    # believed where they go on from the last sweep, or there was no event for as long as topics keep them.
+    quiet_ms = newest - swept
+    alone = newest if quiet_ms < SWEEP_MS + LATENESS_MS or quiet_ms > KEPT_MS else swept
+    reached = alone if intake.newest == NEVER else intake.newest
     present = _present(law, records, context, known, read)
     batch = batch_of(intake, timeline, context, present.now, end=context.replay)
     decided = None if batch is None else table.fold(batch)

@@ -235,6 +235,7 @@ class Rig:
 
     def admit(self, connection: Any, refused: str = "") -> str:
         """Everybody comes in who may (context.Context)."""
+        self.refused = refused
         return refused
 
     def forget(self, connection: Any) -> None:

@@ -34,7 +34,7 @@ def add_stack_options(parser: argparse.ArgumentParser) -> None:
     data = "Kafka's data, checkpoints and logs (default: %(default)s)"
     add_file(parser, "--data", data, metavar="DIR", default=Path(".weir/data"))
     add_file(parser, "--ready-file", "written as JSON when a probe was decided end to end")
-    pulsar = "run a proxy in front of this Pulsar; `local` starts one, and fetches it the first time"
+    pulsar = "run a proxy in front of this Pulsar (several with commas); `local` starts one, fetched once"
     add(parser, "--pulsar", pulsar, metavar="HOST:PORT", type=pulsar_service)
     own = "Pulsar's own admin API, which gets what Weir does not answer (default: the local Pulsar's)"
     add(parser, "--pulsar-admin", own, metavar="URL", type=http_url)

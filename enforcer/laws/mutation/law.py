@@ -155,6 +155,7 @@ class MutationQuotas(EnforcerLaw):
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(_PROBE_S):
                 await decided.wait()
+        if decided.is_set():
             return True
         if sent:
             # A job that is only starting answers later; keep the question, within the bound.

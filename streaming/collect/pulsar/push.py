@@ -88,10 +88,10 @@ class Pusher:
             # What was pushed just now some brokers may not know yet.
             some = islice((slot for slot in self.pushed if slot not in self._last_ms), LOOKS_MAX)
             for slot, there in (await self.look(some)).items():
-                rates = self.pushed.pop(slot)
-                if there is not None and not (isinstance(there, RestError) and there.absent):
-                    # As the last one, so that all have their turn.
-                    self.pushed[slot] = rates
+                # As the last one, so that all have their turn.
+                self.pushed[slot] = self.pushed.pop(slot)
+                if there is None or (isinstance(there, RestError) and there.absent):
+                    self._unsure.add(slot)
             return
         noted = await self._notes.read()
         found = await self.look(noted)

@@ -83,10 +83,10 @@ class SegmentCache:
             return
         path = self._path(name)
         try:
+            hidden = path.with_suffix(_PART)
             with self._locked(path.parent) as mine:
                 if mine and not path.exists():
                     self._make_room(path.parent, len(content))
-                    hidden = path.with_suffix(_PART)
                     with hidden.open("wb") as file:
                         file.write(content)
                     os.replace(hidden, path)
@@ -95,6 +95,7 @@ class SegmentCache:
             # A disk that others have filled must not end the job: nothing here has to last.
             if error.errno not in _FULL:
                 raise self._unusable(error) from error
+            hidden.unlink(missing_ok=True)
 
     def _path(self, name: str) -> Path:
         return (self.folder or default_folder()) / f"{name}{SUFFIX}"

@@ -72,6 +72,7 @@ def test_who_is_refused_by_its_certificate_counts_until_it_is_gone(monkeypatch: 
     monkeypatch.setattr(Rig, "visitor", lambda *_: Visitor(refused="unknown_user"))
     rig = Rig()
     assert rig.client.closed and rig.closed("unknown_user") == 1 and not rig.over
+    assert rig.refused == "unknown_user"
     rig.lose_client()
     assert rig.over
 

@@ -164,5 +164,6 @@ def test_ticks_that_are_hours_ahead_of_the_requests_end_no_debt_and_no_policy() 
     for n in range(1, 4):
         old = request(f"b{n}", n * MINUTE, 1, user="bob", subject="user=bob")
         assert live.at(now, (T0 + n * MINUTE, old), (now + n * MINUTE, tick()))
+        live.at(now, (now + n * MINUTE, tick()))
     (decided,) = live.at(now, (T0 + 1000, request("c", 1000, 1, subject="user=alice")))
     assert (decided["outcome"], decided["tokens"], decided["policy_version"]) == ("reject", -94.0, 1)
