@@ -118,7 +118,7 @@ class ConcurrencyTable(SubjectTable, LawState):
         if not batch.replay:
             chosen = np.sort(newest[spoken[written != limit]])
             self.bound(MAX_PARTITIONS)
-        return _decisions(samples, chosen, results)
+        return _decisions(samples, at, chosen, results)
 
     def sweep(self, timeline: PolicyTimeline, horizon: int) -> None:
         """Let rows go that are as if never seen: of an era that ended, idle for FORGET_MS, or at their start,
@@ -218,7 +218,7 @@ class ConcurrencyTable(SubjectTable, LawState):
         return bool(fresh[0] != self.state[row])
 
 
-def _decisions(samples: Samples, chosen: Integers, results: _Results) -> DecisionRows:
+def _decisions(samples: Samples, at: Integers, chosen: Integers, results: _Results) -> DecisionRows:
     """The decisions of docs/contract.md 3.4 on these samples."""
     event, partition = pa.array(samples.event[chosen]), samples.partition[chosen]
     columns = {
@@ -233,6 +233,9 @@ def _decisions(samples: Samples, chosen: Integers, results: _Results) -> Decisio
     shadow = results.shadow[chosen]
     if shadow.any():
         columns["shadow"] = pa.array(shadow, mask=~shadow)
+    applied, ts = at[chosen], columns["ts"].to_numpy()
+    if (applied != ts).any():
+        columns["applied_ts"] = pa.array(applied, mask=applied == ts)
     return DecisionRows(
         type=DECISION.type,
         rows=pa.RecordBatch.from_pydict(columns),

@@ -291,9 +291,8 @@ def _through_bucket(
         gone = results.rejected[first:end]
         balance = charge_bucket(balance, events.mutations[first:end], gone, mode, events.dry[i])
         outcome = outcome_of(mode, balance < 0.0, gone)
-        waits = balance < 0.0 and outcome != ALLOW
         results.outcome[i] = outcome
-        results.wait_ms[i] = bucket_wait_ms(balance, rate) if waits else 0
+        results.wait_ms[i] = 0 if outcome == ALLOW else bucket_wait_ms(balance, rate)
         results.level[i] = balance
     # A full bucket is stored as infinity, so that it stays full when a policy raises its burst.
     state.tokens[row] = np.inf if balance >= burst else balance
@@ -323,7 +322,6 @@ def _through_samples(
         gone = results.rejected[first:end]
         level = charge_samples(ring, rate, events.mutations[first:end], gone, mode, events.dry[i])
         outcome = outcome_of(mode, level >= rate, gone)
-        waits = level >= rate and outcome != ALLOW
         results.outcome[i] = outcome
-        results.wait_ms[i] = sampled_wait_ms(level, rate, samples) if waits else 0
+        results.wait_ms[i] = 0 if outcome == ALLOW else sampled_wait_ms(level, rate, samples)
         results.level[i] = level

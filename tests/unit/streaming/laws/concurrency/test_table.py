@@ -65,6 +65,13 @@ def table() -> ConcurrencyTable:
     return ConcurrencyTable()
 
 
+def test_a_sample_that_is_applied_later_says_so(table: ConcurrencyTable) -> None:
+    """As of a batch after that of a newer one."""
+    timeline = timeline_of({ALL: PLAIN})
+    (first,), (late,) = (fold(table, [bad(at)], timeline, NOW) for at in (1_000, 0))
+    assert "applied_ts" not in first and (late["ts"], late["applied_ts"]) == (T0, T0 + 1_000)
+
+
 @pytest.mark.parametrize("between", ["nothing", "a batch", "a checkpoint", "a sweep"])
 def test_batches_do_not_show(table: ConcurrencyTable, between: str) -> None:
     """A change of policy lands the same whether its neighbours come in one batch or two."""

@@ -1,5 +1,7 @@
 """The mutation law on the numbers of docs/contract.md 3.1 and docs/protocol_notes.md 1."""
 
+from typing import Any
+
 import pytest
 from law_kit import T0, Shard, decide, policy, quota, refund, request
 
@@ -59,6 +61,13 @@ def test_refused_by_the_proxy_itself_is_counted_not_charged() -> None:
     assert (seen["b"]["outcome"], seen["b"]["rejected"], seen["b"]["tokens"]) == ("reject", ["b-0"], -0.5)
     assert (seen["b"]["throttle_time_ms"], seen["b"]["mutations"]) == (500, 0)
     assert seen["b"]["answered"] == "not_before"
+
+
+@pytest.mark.parametrize("policies", [{ALICE: quota(1)}, SAMPLED])
+def test_a_refusal_never_says_0(policies: dict[str, Any]) -> None:
+    """Also one by the proxy itself of a subject that has a balance by now."""
+    seen = decide(policies, request("a", 0, 5, answered="not_before"))
+    assert (seen["a"]["outcome"], seen["a"]["throttle_time_ms"]) == ("reject", 1)
 
 
 @pytest.mark.parametrize(
