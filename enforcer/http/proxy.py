@@ -176,9 +176,15 @@ class HttpProxy:
         content = await self._whole(call, body, match)
 
         credential = call.header(b"authorization")
-        counted = await count(match, content, lambda path: self._get(path, credential))
+
+        async def asked() -> tuple[Count, str]:
+            counted = await count(match, content, lambda path: self._get(path, credential))
+            return counted, await self._principals.user(credential)
+
+        # Who has given up may ask again, and must not find it done.
+        counted, user = await call.while_there(body, asked())
         request = Request(
-            user=await self._principals.user(credential),
+            user=user,
             client_id="",
             api=match.rule.operation,
             api_version=0,
@@ -186,7 +192,6 @@ class HttpProxy:
             dry_run=counted.dry,
             items=counted.items,
         )
-        # Who has given up may ask again, and must not find it done.
         answer = await call.while_there(body, self._mutations.decide(request, self._settings.wait_ms))
         if not answer.allowed:
             status, headers, text = refuse(answer)

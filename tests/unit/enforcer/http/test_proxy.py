@@ -256,6 +256,22 @@ async def test_what_cannot_be_counted_is_refused(body: bytes, headers: dict[str,
     assert answer.status == status and answer.json["reason"] and front.pulsar.seen == []
 
 
+async def test_nothing_is_done_for_who_left_while_it_was_counted(
+    front: Front, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The upstream takes its time to say how many partitions a topic has that is to be deleted."""
+    answer = front.pulsar.handle_async_request
+
+    async def slowly(request: httpx2.Request) -> httpx2.Response:
+        await asyncio.sleep(0.05)
+        return await answer(request)
+
+    monkeypatch.setattr(front.pulsar, "handle_async_request", slowly)
+    front.pulsar.partitions[TOPIC] = 3
+    assert (await front.ask("DELETE", f"{TOPIC}/partitions", stays=False)).status == 0
+    assert front.pulsar.asked("DELETE") == [] and front.desk.events == []
+
+
 async def test_a_body_that_does_not_come_is_408(monkeypatch: pytest.MonkeyPatch) -> None:
     """And one whose client leaves is dropped."""
     monkeypatch.setattr("enforcer.http.proxy.BODY_TIMEOUT_MS", 100)

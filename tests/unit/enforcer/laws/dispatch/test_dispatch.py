@@ -39,7 +39,8 @@ class Desk:
         self.packs: list[tuple[bytes, str]] = []
         self.later: list[tuple[float, Callable[[], None]]] = []
         self.metrics = Metrics(10)
-        self.policies = Policies(lambda: self.now)
+        self.dated = True
+        self.policies = Policies(lambda: self.now, dated=lambda: self.dated)
         clock = Clock(steady_ms=lambda: float(self.now), wall_ms=lambda: self.now)
         self.context = context(
             clock, settings=ProxySettings(**settings), metrics=self.metrics,
@@ -177,6 +178,18 @@ def test_policies_come_into_force_at_their_time() -> None:
     desk.change({"broker": {PER_SUBSCRIPTION: 5}}, T0 + 1_999)
     desk.change({"broker": {PER_SUBSCRIPTION: 5}}, T0 + 2_000)
     assert desk.left().msgs == 0
+
+
+def test_no_rate_holds_until_the_brokers_clock_is_known() -> None:
+    """Our own may be an hour ahead: what is counted by it owes until then."""
+    desk = Desk({})
+    desk.dated = False
+    desk.change(TEN, at=T0)
+    desk.dispatch.look()
+    assert not desk.dispatch.active
+    desk.dated = True
+    desk.dispatch.look()
+    assert desk.dispatch.active
 
 
 def test_deliveries_are_reported_one_by_one() -> None:
