@@ -23,12 +23,12 @@ class Policies:
     Attributes:
         timeline: the policies over time.
         known: whether they were read to their end; before it nobody can say that a client has no quota.
-        dated: whether the brokers' clock is known; before it is our own, which may be ahead: what is
-            forgotten by it would be in force at once, and what is counted by it would stand still until then.
 
     Args:
         brokers_ms: the time now, ms on the brokers' clock, by which policies are dated.
-        known, dated: see there.
+        known: see there.
+        dated: whether that clock is known; before it is our own, which may be ahead, and what is forgotten by
+            it would be in force at once.
     """
 
     def __init__(
@@ -38,7 +38,7 @@ class Policies:
         self.timeline = PolicyTimeline()
         self.known = known
         self._followers: list[tuple[Callable[[int], None], Callable[[int], None]]] = []
-        self._brokers_ms, self.dated = brokers_ms, dated
+        self._brokers_ms, self._dated = brokers_ms, dated
         self._unfolded = 0
 
     def follow(self, changed: Callable[[int], None], forgetting: Callable[[int], None]) -> None:
@@ -64,7 +64,7 @@ class Policies:
         for change in changes:
             self.timeline.apply(change.path, change.value, change.ts, change.version)
         self._unfolded += len(changes)
-        if self._unfolded > _FOLD_ABOVE and self.dated():
+        if self._unfolded > _FOLD_ABOVE and self._dated():
             # Years of changes are not needed, only what late decisions may refer to. What is late is said
             # by the clock: the newest change may be dated far ahead.
             upto = self._brokers_ms() - KEEP_MS

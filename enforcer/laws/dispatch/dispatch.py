@@ -180,7 +180,7 @@ class Dispatch(EnforcerLaw):
     def look(self) -> None:
         """Called now and then: follow the policies as they come into force, and who is alive."""
         policies = self._policies.at(self.brokers_ms())
-        if policies is not self._in_force and self._policies.dated():
+        if policies is not self._in_force:
             self._use(policies)
         self.table.set_proxies(self.proxies)
 

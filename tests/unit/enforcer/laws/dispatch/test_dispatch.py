@@ -39,8 +39,7 @@ class Desk:
         self.packs: list[tuple[bytes, str]] = []
         self.later: list[tuple[float, Callable[[], None]]] = []
         self.metrics = Metrics(10)
-        self.dated = True
-        self.policies = Policies(lambda: self.now, dated=lambda: self.dated)
+        self.policies = Policies(lambda: self.now)
         clock = Clock(steady_ms=lambda: float(self.now), wall_ms=lambda: self.now)
         self.context = context(
             clock, settings=ProxySettings(**settings), metrics=self.metrics,
@@ -169,10 +168,7 @@ def test_policies_come_into_force_at_their_time() -> None:
     desk.change({"broker": {PER_SUBSCRIPTION: 10} | by_entry}, T0 + 2_000)
     desk.dispatch.look()
     assert not desk.dispatch.active and desk.dispatch.generation == before
-    desk.now, desk.dated = desk.now + 2_000, False
-    desk.dispatch.look()
-    assert not desk.dispatch.active, "our own clock may be ahead: what is counted by it would owe until then"
-    desk.dated = True
+    desk.now += 2_000
     desk.dispatch.look()
     assert desk.dispatch.active and desk.dispatch.by_entry and desk.dispatch.generation == before + 1
     desk.deliver(60)
